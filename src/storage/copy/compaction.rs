@@ -16,8 +16,8 @@ use lockkeeper_core::replica::Record;
 pub(crate) struct Merge {
     /// Oldest first.
     readers: Vec<RunReader>,
-    /// Those that are not at their end, by [`Merge::is_before`]: a heap whose first has the record.
-    heap: Vec<usize>,
+    /// Those that are not at their end, by [`Merge::is_before`]: the first has the record.
+    order: Vec<usize>,
     /// Whether [`Merge::record`] was not gone past yet.
     has_record: bool,
     cpu_throttle: CpuThrottle,
@@ -32,14 +32,9 @@ impl Merge {
     ) -> Result<Self, StateError> {
         let readers: Vec<RunReader> = runs.iter().map(RunReader::new).collect();
         let cpu_throttle = CpuThrottle::new(work_budget);
-        let mut merge = Self { readers, heap: Vec::new(), has_record: false, cpu_throttle };
+        let mut merge = Self { readers, order: Vec::new(), has_record: false, cpu_throttle };
         for at in 0..merge.readers.len() {
-            if merge.readers[at].advance(store)? {
-                merge.heap.push(at);
-            }
-        }
-        for place in (0..merge.heap.len() / 2).rev() {
-            merge.sink(place);
+            merge.step(store, at)?;
         }
         Ok(merge)
     }
@@ -48,56 +43,32 @@ impl Merge {
     pub(crate) fn advance(&mut self, store: &mut dyn StateStore) -> Result<bool, StateError> {
         self.cpu_throttle.did(RECORD_STEPS);
         if std::mem::take(&mut self.has_record) {
-            let last = self.heap[0];
-            // The older records of the same key come next, as the first two below it.
-            while let Some(place) = self.second()
-                && self.readers[self.heap[place]].key() == self.readers[last].key()
+            let newest = self.order.remove(0);
+            // The older records of the same key come right behind it.
+            while let Some(&older) = self.order.first()
+                && self.readers[older].key() == self.readers[newest].key()
             {
-                self.step(store, place)?;
+                self.order.remove(0);
+                self.step(store, older)?;
             }
-            self.step(store, 0)?;
+            self.step(store, newest)?;
         }
-        self.has_record = !self.heap.is_empty();
+        self.has_record = !self.order.is_empty();
         Ok(self.has_record)
     }
 
     /// The record that [`Merge::advance`] went to.
     pub(crate) fn record(&self) -> Record<'_> {
-        self.readers[self.heap[0]].record()
+        self.readers[self.order[0]].record()
     }
 
-    /// Where the record is that comes after the first.
-    fn second(&self) -> Option<usize> {
-        match self.heap.len() {
-            0 | 1 => None,
-            2 => Some(1),
-            _ => Some(if self.is_before(self.heap[2], self.heap[1]) { 2 } else { 1 }),
+    /// Moves a reader on that is not in the order: it is at its end then, or comes where its next record does.
+    fn step(&mut self, store: &mut dyn StateStore, at: usize) -> Result<(), StateError> {
+        if self.readers[at].advance(store)? {
+            let place = self.order.partition_point(|other| self.is_before(*other, at));
+            self.order.insert(place, at);
         }
-    }
-
-    /// Moves the reader at this place of the heap on.
-    fn step(&mut self, store: &mut dyn StateStore, place: usize) -> Result<(), StateError> {
-        if !self.readers[self.heap[place]].advance(store)? {
-            self.heap.swap_remove(place);
-        }
-        self.sink(place);
         Ok(())
-    }
-
-    fn sink(&mut self, mut place: usize) {
-        loop {
-            let mut first = place;
-            for child in [2 * place + 1, 2 * place + 2] {
-                if child < self.heap.len() && self.is_before(self.heap[child], self.heap[first]) {
-                    first = child;
-                }
-            }
-            if first == place {
-                return;
-            }
-            self.heap.swap(first, place);
-            place = first;
-        }
     }
 
     /// By key; of equal ones, the newest first.
