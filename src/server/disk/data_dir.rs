@@ -3,6 +3,7 @@
 //! *Owns* the translation between the configuration, the storage and the replica. *Never* decides
 //! what may be recovered: that is the storage's.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ pub(in crate::server) fn standalone(server_id: u8) -> Result<Identity, StartErro
 /// # Errors
 /// It is refused.
 pub(in crate::server) fn peek(config: &Config) -> Result<Option<Identity>, StartError> {
-    storage::peek(&place(config)).map_err(|e| StartError::Data(e.to_string()))
+    storage::peek(&place(config)).map_err(refused)
 }
 
 /// Whether a server without data is to be taken for a new one: `db.autocreate`, or the file that says so.
@@ -51,7 +52,7 @@ pub(in crate::server) fn is_new(config: &Config) -> Result<bool, StartError> {
     if config.db_autocreate {
         return Ok(true);
     }
-    storage::is_initialized(&place(config)).map_err(|e| StartError::Data(e.to_string()))
+    storage::is_initialized(&place(config)).map_err(refused)
 }
 
 /// Keeps other servers out of the directories as long as it is unknown what this server is to become.
@@ -60,7 +61,7 @@ pub(in crate::server) fn is_new(config: &Config) -> Result<bool, StartError> {
 /// Another one runs there, they are missing and must not be made, or cannot be.
 pub(in crate::server) fn hold(config: &Config) -> Result<Lock, StartError> {
     must_be_there(config)?;
-    storage::hold(&place(config)).map_err(|e| StartError::Data(e.to_string()))
+    storage::hold(&place(config)).map_err(refused)
 }
 
 /// Makes it durable with which server lines the ensemble begins that a server on its own founds: it is in
@@ -76,7 +77,7 @@ pub(in crate::server) fn founds(
     opened.identity.members.clone_from(&decided.members);
     let place = place(config);
     let stored = opened.identity.store(&*place.fs, &place.data);
-    stored.map_err(|error| StartError::Data(error.to_string()))
+    stored.map_err(refused)
 }
 
 /// Empties the directory of a server that was on its own and never had a session or a write: nothing of
@@ -85,7 +86,7 @@ pub(in crate::server) fn founds(
 /// # Errors
 /// The directory cannot be changed.
 pub(in crate::server) fn begin_anew(config: &Config, opened: Opened) -> Result<(), StartError> {
-    storage::begin_anew(&place(config), opened).map_err(|e| StartError::Data(e.to_string()))
+    storage::begin_anew(&place(config), opened).map_err(refused)
 }
 
 /// Makes the data directory of a configuration, which must have no data, that of a server on its own with this state:
@@ -102,13 +103,8 @@ pub(in crate::server) fn seed(
     origin: &str,
 ) -> Result<(), StartError> {
     must_be_there(config)?;
-    let own = standalone(server_id)?;
-    let identity = Identity { version: machine.version(), ..own };
-    let (mark, records) = machine.into_records((FIRST_INDEX, term), identity.membership.clone());
-    let seed = Seed { identity, mark, records, origin: origin.to_owned() };
-    let segment_bytes = options_of_storage(config, &seed.identity, false).segment_bytes;
-    storage::seed(&place(config), &seed, segment_bytes)
-        .map_err(|error| StartError::Data(error.to_string()))
+    let seed = seed_of(standalone(server_id)?, machine, term, origin);
+    storage::seed(&place(config), &seed, segment_bytes(config)).map_err(refused)
 }
 
 /// As [`seed`], in the place of the data of a server of the ensemble `before`, of which an operator has declared all
@@ -123,14 +119,15 @@ pub(in crate::server) fn replace(
     term: u64,
     origin: &str,
 ) -> Result<Vec<PathBuf>, StartError> {
-    let own = standalone(server_id)?;
-    let (version, alone_after) = (machine.version(), Some(before));
-    let identity = Identity { version, alone_after, ..own };
+    let own = Identity { alone_after: Some(before), ..standalone(server_id)? };
+    let seed = seed_of(own, machine, term, origin);
+    storage::replace(&place(config), server_id, &seed, segment_bytes(config)).map_err(refused)
+}
+
+fn seed_of(own: Identity, machine: Machine, term: u64, origin: &str) -> Seed {
+    let identity = Identity { version: machine.version(), ..own };
     let (mark, records) = machine.into_records((FIRST_INDEX, term), identity.membership.clone());
-    let seed = Seed { identity, mark, records, origin: origin.to_owned() };
-    let segment_bytes = options_of_storage(config, &seed.identity, false).segment_bytes;
-    storage::replace(&place(config), server_id, &seed, segment_bytes)
-        .map_err(|error| StartError::Data(error.to_string()))
+    Seed { identity, mark, records, origin: origin.to_owned() }
 }
 
 /// Goes on with a [`replace`] that was cut off; `None` if none was.
@@ -140,7 +137,7 @@ pub(in crate::server) fn replace(
 pub(in crate::server) fn finish_replacement(
     config: &Config,
 ) -> Result<Option<Vec<PathBuf>>, StartError> {
-    storage::finish_replacement(&place(config)).map_err(|error| StartError::Data(error.to_string()))
+    storage::finish_replacement(&place(config)).map_err(refused)
 }
 
 /// Gives the state in directories whose server does not run to `machine`, and changes nothing.
@@ -151,8 +148,7 @@ pub(in crate::server) fn read(
     (data, log): (&Path, &Path),
     machine: &mut Machine,
 ) -> Result<ReadState, StartError> {
-    storage::read(Place::on_disk(data, log), machine)
-        .map_err(|error| StartError::Data(error.to_string()))
+    storage::read(Place::on_disk(data, log), machine).map_err(refused)
 }
 
 /// Where the state came from that a new ensemble began with, in one line; `None` if it began empty.
@@ -160,7 +156,7 @@ pub(in crate::server) fn read(
 /// # Errors
 /// The directory cannot be read.
 pub(in crate::server) fn origin(config: &Config) -> Result<Option<String>, StartError> {
-    storage::origin(&place(config)).map_err(|error| StartError::Data(error.to_string()))
+    storage::origin(&place(config)).map_err(refused)
 }
 
 /// Index of the entry that a state which was put here counts as: any but that of an empty log.
@@ -174,7 +170,7 @@ pub(in crate::server) fn set_aside(
     config: &Config,
     server_id: u8,
 ) -> Result<Vec<PathBuf>, StartError> {
-    storage::set_aside(&place(config), server_id).map_err(|e| StartError::Data(e.to_string()))
+    storage::set_aside(&place(config), server_id).map_err(refused)
 }
 
 /// Whether a server without data had some that was put away.
@@ -182,7 +178,7 @@ pub(in crate::server) fn set_aside(
 /// # Errors
 /// The directory cannot be read.
 pub(in crate::server) fn was_set_aside(config: &Config) -> Result<bool, StartError> {
-    storage::was_set_aside(&place(config)).map_err(|e| StartError::Data(e.to_string()))
+    storage::was_set_aside(&place(config)).map_err(refused)
 }
 
 /// Why a data directory cannot be opened.
@@ -238,7 +234,7 @@ pub(in crate::server) fn mend(
     new: &Identity,
 ) -> Result<Mending, StartError> {
     let options = options_of_storage(config, new, true);
-    Mending::begin(&place_on(config, files), &options).map_err(|e| StartError::Data(e.to_string()))
+    Mending::begin(&place_on(config, files), &options).map_err(refused)
 }
 
 fn options_of_storage(config: &Config, new: &Identity, ensemble: bool) -> Options {
@@ -246,9 +242,18 @@ fn options_of_storage(config: &Config, new: &Identity, ensemble: bool) -> Option
         new: new.clone(),
         ensemble,
         image_every_bytes: config.image_log_bytes,
-        // Whole segments are cut: no more than one of them stays behind an image.
-        segment_bytes: SEGMENT_BYTES.min(config.image_log_bytes),
+        segment_bytes: segment_bytes(config),
     }
+}
+
+/// Whole segments are cut: no more than one of them stays behind an image.
+fn segment_bytes(config: &Config) -> u64 {
+    SEGMENT_BYTES.min(config.image_log_bytes)
+}
+
+/// What the storage says of a directory that it refuses.
+fn refused(error: impl Display) -> StartError {
+    StartError::Data(error.to_string())
 }
 
 fn place(config: &Config) -> Place {
