@@ -1,5 +1,5 @@
 //! Figures of the disk code, on the directory named by LOCKKEEPER_BENCH_DIR (default: the target
-//! directory): `cargo bench --bench storage`, or one part of them: `-- log`, `-- image`, `-- state`.
+//! directory): `cargo bench --bench storage`, or one part of them: `-- log`, `-- image`, `-- state`, `-- start`.
 
 #![allow(clippy::disallowed_methods)] // a benchmark measures time
 
@@ -7,10 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockkeeper::internals::replica::{Changes, Mark, Records};
+use bytes::Bytes;
+use lockkeeper::internals::proto::Acl;
+use lockkeeper::internals::replica::{Changes, Machine, Mark, Records};
 use lockkeeper::internals::storage::{
-    Checkpointer, Fs, Images, Ingredients, Log, OsFs, Runs, SledState, Source,
+    Checkpointer, Fs, Identity, Images, Ingredients, Log, Opened, Options, OsFs, Place, Runs, Seed,
+    SledState, Source, open, seed,
 };
+use lockkeeper::internals::zookeeper::txn::kind;
+use lockkeeper::internals::zookeeper::{CreateTxn, Lifetime, Txn, TxnBody, TxnHeader};
 
 #[path = "common/logs.rs"]
 mod logs;
@@ -39,6 +44,9 @@ fn main() {
     }
     if is_asked("state") {
         state(&dir);
+    }
+    if is_asked("start") {
+        start(&dir);
     }
     std::fs::remove_dir_all(&dir).expect("the directory of the benchmark can be removed");
 }
@@ -204,6 +212,88 @@ fn state(dir: &Path) {
         cpu_ms() - begun.1,
         (resident_kib() - before) / 1024
     );
+}
+
+/// A state of a million znodes of 100 bytes.
+fn million() -> Machine {
+    let mut machine = Machine::fresh(Default::default());
+    let mut zxid = 0;
+    let mut create = |path: &str, bytes: usize| {
+        zxid += 1;
+        let header = TxnHeader { client_id: 0, cxid: 0, zxid, time_ms: zxid, kind: kind::CREATE };
+        let body = TxnBody::Create(CreateTxn {
+            path: path.into(),
+            data: Some(Bytes::from(vec![9; bytes])),
+            acl: vec![Acl::open()],
+            lifetime: Lifetime::Persistent,
+            parent_cversion: -1,
+        });
+        let applied = machine.apply_foreign(&Txn { header, body, digest: None });
+        assert!(applied.results.iter().all(Result::is_ok), "{path}: {applied:?}");
+    };
+    create("/app", 0);
+    for i in 0..STATE_RECORDS {
+        let path = String::from_utf8(key(i)).expect("a path");
+        if i % 1000 == 0 {
+            let (locks, _) = path.rsplit_once('/').expect("a parent");
+            let (service, _) = locks.rsplit_once('/').expect("a parent");
+            create(service, 0);
+            create(locks, 0);
+        }
+        create(&path, 100);
+    }
+    machine
+}
+
+/// What it takes to start with a million znodes: from an image, and from the state store, which is read only where no
+/// image can be used.
+fn start(dir: &Path) {
+    let dir = dir.join("start");
+    let identity = Identity::standalone(1, 1);
+    let mut machine = million();
+    machine.begin_ensemble(1, false);
+    let (mark, records) = machine.into_records((1, 1), identity.membership.clone());
+    let origin = "a benchmark".to_owned();
+    let seed_of = Seed { identity, mark, records, origin };
+    std::fs::create_dir_all(&dir).expect("directory");
+    seed(&Place::on_disk(&dir, &dir), &seed_of, 64 << 20).expect("seed");
+
+    started(&dir);
+    let mut opened = started(&dir);
+    let _has_none = opened.checkpointer.begin().expect("begin");
+    let bites = seed_of.records.chunks(BITE as usize);
+    let last = bites.len() - 1;
+    for (at, bite) in bites.enumerate() {
+        let mut records = Records::default();
+        for (key, value) in bite {
+            records.push(key, Some(value));
+        }
+        let mark = (at == last).then(|| seed_of.mark.clone());
+        let changes = Changes { begins_full_pass: at == 0, records, mark };
+        opened.checkpointer.apply(changes).expect("apply");
+    }
+    drop(opened);
+    started(&dir);
+    std::fs::remove_dir_all(dir.join("image")).expect("the images can be removed");
+    started(&dir);
+    started(&dir);
+}
+
+/// Opens the directory of a server, into a new state.
+fn started(dir: &Path) -> Opened {
+    let mut machine = Machine::fresh(Default::default());
+    let options = Options { image_every_bytes: u64::MAX, ..Options::standalone(1) };
+    let begun = (Instant::now(), cpu_ms());
+    let opened = open(Place::on_disk(dir, dir), &options, &mut machine).expect("open");
+    println!(
+        "start from {}: {:?}, {:?} of them for {} records, {} ms of CPU",
+        opened.report.begun_from,
+        begun.0.elapsed(),
+        opened.report.begin_took,
+        opened.report.records,
+        cpu_ms() - begun.1
+    );
+    opened
 }
 
 /// Numbers below [`STATE_RECORDS`] in no order.
