@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regex_lite::Regex;
 
-use super::super::environment::Descriptors;
+use super::super::environment::{Descriptors, Process};
 use super::super::fake::Fake;
 use super::super::lock_figures::LockFigures;
 use super::super::metric::Kind;
@@ -330,6 +330,30 @@ fn the_documents_table_is_current() {
         document(),
         "docs/METRICS.md: run the tests once with LOCKKEEPER_WRITE_DOCS=1"
     );
+}
+
+/// Every line of `mntr` and `/metrics`, of a leader that measures everything.
+#[test]
+fn the_texts_are_those_of_the_golden_file() {
+    let process = Process {
+        cpu_seconds: Some(1.5),
+        resident_bytes: Some(1 << 20),
+        virtual_bytes: Some(1 << 30),
+        threads: Some(9),
+        started_seconds: Some(1_795_226_992.5),
+    };
+    let reading = reading_with_locks(&Fake::leader());
+    let reading = Reading { process, wall_ms: 1_795_228_636_500, ..reading };
+    let texts = mntr(&reading) + &prometheus(&reading);
+    // They differ from build to build.
+    let is_of_build = |line: &&str| line.contains("zk_version") || line.contains("built=");
+    let text: String = texts.split_inclusive('\n').filter(|line| !is_of_build(line)).collect();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/dashboards/metrics.txt");
+    if std::env::var_os("LOCKKEEPER_WRITE_DOCS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(written == text, "{path}: run the tests once with LOCKKEEPER_WRITE_DOCS=1");
 }
 
 /// Names of ZooKeeper 3.9's metrics, without those of its sets' members.
