@@ -14,7 +14,7 @@ use super::environment::environment;
 use super::four_letter::NOT_SERVING;
 use super::metrics::{Cell, Reading, monitor};
 use super::version::full_version;
-use super::words::{is_running, mean_ms, mean_whole_ms, path, port, rounded, sessions_by_path};
+use super::words::{is_running, mean_whole_ms, path, port, sessions_by_path};
 use super::{Counters, Facts, Source, ensemble, question, trace};
 use crate::replica::Status;
 use crate::replica::inspect::{ConnectionReport, Mode, ProposalSizes, WatchReport};
@@ -81,7 +81,7 @@ async fn data(
         Command::Leader => {
             return Some(ensemble::leader(status, &question::membership(source).await?));
         }
-        Command::Monitor => monitor_values(&Reading::now(status.clone(), source)),
+        Command::Monitor => monitor_values(&Reading::now(status.clone(), source.counters())),
         Command::Observers => ensemble::observers(status),
         // Of no effect without observers.
         Command::ObserverConnectionStatReset => Value::Null,
@@ -237,14 +237,14 @@ fn server_stats(status: &Status, counters: &Counters) -> Value {
         "server_stats": {
             "packets_sent": counters.packets_sent,
             "packets_received": counters.packets_received,
-            "fsync_threshold_exceed_count": counters.disk.fsyncs_slow,
+            "fsync_threshold_exceed_count": counters.fsyncs_slow,
             "client_response_stats": sizes,
             "data_dir_size": counters.disk.data_dir_bytes,
             "log_dir_size": counters.disk.log_dir_bytes,
             "last_processed_zxid": status.zxid,
             "server_state": status.mode.name(),
             "outstanding_requests": status.outstanding,
-            "avg_latency": rounded(mean_ms(&latency)),
+            "avg_latency": latency.mean_ms(),
             "max_latency": latency.max() / 1000,
             "min_latency": latency.min() / 1000,
             "num_alive_client_connections": counters.connections_alive,
@@ -433,7 +433,7 @@ mod tests {
     async fn monitor_has_the_keys_of_mntr_and_numbers_for_numbers() {
         let fake = Fake::standalone();
         let answer = ask("mntr", &fake).await;
-        let text = super::super::metrics::mntr(&Reading::now(fake.status(), &fake));
+        let text = super::super::metrics::mntr(&Reading::now(fake.status(), fake.counters()));
         let mut expected: Vec<_> = text
             .lines()
             .map(|line| line.trim_start_matches("zk_").split_once('\t').unwrap().0)

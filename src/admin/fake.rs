@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{
-    Asking, Backing, Certificates, ClientAddress, Counters, DiskCounters, Facts, Gathering,
-    Inspection, LastBackup, LastImage, LeaderChange, LinkCounters, Measured, NoBackup,
-    OtherProtocols, Quantity, ResponseSizes, SnapshotStream, Snapshotting, Source, StandingsOf,
-    Tally,
+    Asking, Backing, Certificates, ClientAddress, Counters, Counts, DiskFigures, Facts, Gathering,
+    Inspection, LastBackup, LastImage, LeaderChange, LinkCounters, Measured, NoBackup, Quantity,
+    ResponseSizes, SnapshotStream, Snapshotting, Source, StandingsOf, Tally,
 };
 use crate::backup::Selection;
 use crate::locks::{Local, Scope, Snapshot};
@@ -122,12 +121,9 @@ impl Fake {
             made: 5,
             failed: 3,
             frames_refused: 1,
-            overfull: 0,
-            strangers: 0,
-            yielded: 0,
             images_sent: 2,
-            images_received: 0,
             images_failed: 1,
+            ..LinkCounters::default()
         });
         let peer = |server, votes, is_connected, is_synced| PeerStatus {
             server,
@@ -346,39 +342,21 @@ fn counters() -> Counters {
     Counters {
         wall_ms: 1_795_228_636_500,
         uptime_ms: 1_644_167,
-        packets_received: 86,
-        packets_sent: 87,
-        bytes_received: 4_000,
-        bytes_sent: 5_000,
+        counts: counts(),
+        links: None,
+        measured: measured(),
         response_sizes: Some(ResponseSizes { last: 16, min: 16, max: 600 }),
         connections_alive: 2,
-        connections_accepted: 9,
-        connections_closed: 7,
-        connect_requests: 6,
-        connections_rejected_per_ip: 3,
-        connections_rejected_total: 1,
-        connections_cut_slow: 1,
-        connections_cut_malformed: 2,
-        connections_cut_sessionless: 3,
-        connections_cut_yielded: 5,
-        connections_cut_debtors: 1,
-        connections_cut_unfinished: 4,
-        other_protocols: OtherProtocols { tls: 3, http: 2, proxy: 1 },
         outgoing_bytes: 4096,
         incoming_bytes: 8192,
-        connections_non_mtls_remote: 1,
-        connections_non_mtls_local: 8,
         handshakes_failed: 2,
+        handshakes_open: 4,
         certificates: vec![
             Certificates { listener: "clients", expires_s: 1_800_000_000, is_outdated: true },
             Certificates { listener: "servers", expires_s: 1_900_000_000, is_outdated: false },
         ],
         sasl_users_outdated: Some(true),
-        large_requests_refused: 1,
-        disk: DiskCounters {
-            fsyncs_slow: 1,
-            image_errors: 0,
-            digest_mismatches: 1,
+        disk: DiskFigures {
             data_dir_bytes: 1_234,
             log_dir_bytes: 67_108_880,
             log_since_image_bytes: 4_321,
@@ -392,16 +370,36 @@ fn counters() -> Counters {
                 bytes: 7_777,
                 wall_ms: 1_795_228_600_000,
             }),
-            backup_errors: 2,
         },
-        links: None,
-        measured: measured(),
+        fatal_errors: 1,
+    }
+}
+
+/// One of everything, where nothing else is wanted.
+fn counts() -> Counts<u64> {
+    Counts {
+        packets_received: 86,
+        packets_sent: 87,
+        bytes_received: 4_000,
+        bytes_sent: 5_000,
+        connections_accepted: 9,
+        connections_closed: 7,
+        connect_requests: 6,
+        connections_rejected_per_ip: 3,
+        connections_cut_malformed: 2,
+        connections_cut_sessionless: 3,
+        connections_cut_yielded: 5,
+        connections_cut_unfinished: 4,
+        connections_non_mtls_local: 8,
+        other_protocols_tls: 3,
+        other_protocols_http: 2,
+        image_errors: 0,
+        backup_errors: 2,
         requests_taken: 80,
         appends_ordered: 60,
         leader_losses: 2,
         caught_up_by_log: 3,
-        fatal_errors: 1,
-        handshakes_open: 4,
+        ..Counts::<()>::default().map(|()| 1)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The four-letter words that operators and clients send instead of a handshake.
 //!
 //! *Owns* which words exist, who may send them and what a refusal says. Their texts are in
-//! `words.rs`, `dump.rs`, `environment.rs` and `metrics.rs`. *Invariants*: words are case
+//! `words.rs`, `dump.rs`, `environment.rs` and `metrics/texts.rs`. *Invariants*: words are case
 //! sensitive; an answer is the whole text and the connection is closed after it; costly words are
 //! computed only for who may send them. *Never* reads from the socket.
 //!
@@ -170,7 +170,7 @@ async fn text(word: Word, rest: &[u8], asker: SocketAddr, source: &dyn Source) -
         }
         Word::Dirs => serving.map(|_| words::dirs(&source.counters()))?,
         Word::Srvr => words::srvr(serving?, &source.counters(), &source.conditions()),
-        Word::Mntr => metrics::mntr(&metrics::Reading::now(serving?.clone(), source)),
+        Word::Mntr => metrics::mntr(&metrics::Reading::now(serving?.clone(), source.counters())),
         Word::Stat => {
             let status = serving?;
             let connections = question::connections(source).await?;

@@ -3,12 +3,11 @@
 //! *Owns* every text, name and JSON shape that people and dashboards read. *Is given* a [`Source`],
 //! which the server implements; it never reaches into the server, its storage or its configuration.
 //! *Invariants*: a figure is measured or it is absent, never a constant in place of one; the names
-//! of metrics exist once (`metric_table.rs`) and serve `mntr`, `/commands/monitor` and `/metrics` alike;
+//! of metrics exist once (`metrics/table.rs`) and serve `mntr`, `/commands/monitor` and `/metrics` alike;
 //! nothing that a peer sends makes it panic.
 //!
 //! Reproduces ZooKeeper's `server.command`, `server.admin` and the Prometheus metrics provider.
 
-mod absent;
 mod answer;
 mod backup;
 mod body;
@@ -16,9 +15,7 @@ mod change;
 mod command;
 mod commands;
 mod console;
-pub mod counters;
 pub(crate) mod date;
-mod distribution;
 mod dump;
 mod ensemble;
 mod environment;
@@ -29,20 +26,17 @@ mod health;
 pub mod http;
 mod idle;
 mod leaders;
-mod lock_figures;
 mod locks;
-mod metric;
-mod metric_table;
-pub mod metrics;
+mod metrics;
 mod migration;
 mod options;
 mod overview;
 mod places;
 mod pre_stop;
-mod quantities;
 mod query;
 mod question;
 mod routes;
+mod scrape;
 mod secure;
 mod trace;
 mod tree_view;
@@ -54,8 +48,6 @@ mod zookeeper_snapshot;
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
-mod monitoring;
-#[cfg(test)]
 mod served;
 
 use std::future::Future;
@@ -64,22 +56,20 @@ use std::time::Duration;
 
 pub use backup::{BackupStream, NoBackup};
 pub use body::Piece as BackupPiece;
-pub(crate) use counters::{
-    Certificates, DiskCounters, LastBackup, LastImage, OtherProtocols, ResponseSizes,
-};
-pub use counters::{Counters, LinkCounters};
 pub(crate) use date::java_date;
-pub(crate) use distribution::{BUCKETS, Distribution, bucket_of};
-pub(crate) use environment::Descriptors;
 pub(crate) use facts::{ClientAddress, Facts};
 pub use four_letter::{Word, answer, word};
 pub use guard::Guard;
 pub(crate) use guard::read_token;
 pub use http::serve;
 pub use leaders::{LeaderChange, Leaders};
+pub(crate) use metrics::{
+    BUCKETS, Certificates, Counts, Descriptors, DiskFigures, Distribution, LastBackup, LastImage,
+    LinkCounts, Measured, Quantity, ResponseSizes, Tally, bucket_of,
+};
+pub use metrics::{Counters, LinkCounters};
 pub(crate) use options::Surface;
 pub use options::{CONNECTIONS_MAX, Options};
-pub(crate) use quantities::{Measured, Quantity, Tally};
 pub(crate) use secure::PortTls;
 pub use zookeeper_snapshot::SnapshotStream;
 

@@ -58,7 +58,7 @@ pub(super) async fn answer(source: &dyn Source) -> Option<Value> {
             "log_bytes": disk.log_dir_bytes,
             "data_bytes": disk.data_dir_bytes,
             "fsync": latency(&measured.of(Quantity::Fsync)),
-            "fsyncs_slow": disk.fsyncs_slow,
+            "fsyncs_slow": counters.fsyncs_slow,
             "waits_ms": status.disk_waits_ms,
             "is_hung": status.is_disk_hung,
             "last_image_ms": disk.last_image.map(|image| image.wall_ms),

@@ -22,13 +22,12 @@ use super::console::File;
 use super::guard::{Asker, Asks};
 use super::health::{liveness, readiness};
 use super::locks;
-use super::metrics::{self, Reading};
 use super::migration::{self, Migrate};
 use super::options::{Options, Surface};
 use super::pre_stop::{self, Asked, Verdict};
 use super::query::{parameter, percent_decoded};
 use super::words::is_running;
-use super::{overview, tree_view, upgrade, zookeeper_snapshot};
+use super::{metrics, overview, scrape, tree_view, upgrade, zookeeper_snapshot};
 use crate::locks::Scope;
 
 /// A request, as handlers see it.
@@ -182,7 +181,7 @@ const WRITING: &str = "POST";
 
 async fn metrics_page(asked: &Question<'_>) -> Answer {
     let source = asked.source;
-    let text = metrics::prometheus(&Reading::with_questions(source.status(), source).await);
+    let text = metrics::prometheus(&scrape::reading(source).await);
     page(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
 }
 

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::version::full_version;
-use super::{Counters, Distribution, Facts};
+use super::{Counters, Facts};
 use crate::replica::Status;
 use crate::replica::inspect::{ConnectionReport, Latency, Mode, WatchReport};
 
@@ -77,7 +77,7 @@ fn server_lines(status: &Status, counters: &Counters) -> String {
          Mode: {}\n\
          Node count: {}\n",
         latency.min() / 1000,
-        rounded(mean_ms(&latency)),
+        latency.mean_ms(),
         latency.max() / 1000,
         counters.packets_received,
         counters.packets_sent,
@@ -95,17 +95,6 @@ fn server_lines(status: &Status, counters: &Counters) -> String {
         put(&mut out, format_args!("Proposal sizes last/min/max: {last}/{min}/{max}\n"));
     }
     out
-}
-
-/// The mean of times in microseconds, as milliseconds; 0 without any.
-pub(super) fn mean_ms(times: &Distribution) -> f64 {
-    let count = times.count();
-    if count == 0 { 0.0 } else { times.sum() as f64 / count as f64 / 1000.0 }
-}
-
-/// Four decimals at most, as ZooKeeper shows means.
-pub(super) fn rounded(mean: f64) -> f64 {
-    (mean * 10_000.0).round() / 10_000.0
 }
 
 /// `cons`.

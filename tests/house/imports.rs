@@ -245,6 +245,7 @@ const ROOMS: &[(&str, Arrows)] = &[
             ("Replica", &[]),
         ],
     ),
+    ("admin", &[("metrics", &[])]),
     (
         "storage",
         &[

@@ -26,7 +26,7 @@ async fn the_longest_frame_is_served_and_one_byte_more_closes() {
     }
     assert_eq!(server.counters().connections_cut_malformed, 7);
     assert_eq!(
-        server.counters().other_protocols.http,
+        server.counters().other_protocols_http,
         1,
         "a first frame that is a request of HTTP"
     );

@@ -4,19 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regex_lite::Regex;
 
-use super::super::environment::{Descriptors, Process};
+use super::super::Source;
 use super::super::fake::Fake;
-use super::super::lock_figures::LockFigures;
-use super::super::metric::Kind;
-use super::super::{Measured, Quantity, Source};
+use super::super::version::full_version;
+use super::document::{ABSENT, document};
+use super::metric::{Kind, METRICS, Value};
+use super::process::{Descriptors, Process};
 use super::*;
 use crate::locks::FindingKind;
 use crate::locks::view::Kind as LockKind;
-use crate::replica::inspect::{NamespaceReport, Volume};
+use crate::replica::inspect::{Mode, NamespaceReport, Volume};
 
 fn reading(fake: &Fake) -> Reading {
     let descriptors = Descriptors { open: Some(12), max: Some(1024) };
-    Reading { descriptors, ..Reading::now(fake.status(), fake) }
+    Reading { descriptors, ..Reading::now(fake.status(), fake.counters()) }
 }
 
 /// With a lock of each kind and a finding of each.
@@ -47,7 +48,7 @@ fn pairs(text: &str) -> BTreeMap<&str, &str> {
 fn names_are_zookeepers_or_begin_with_ours_and_exist_once() {
     let known: BTreeSet<&str> = ZOOKEEPERS.split_whitespace().collect();
     let mut seen = BTreeSet::new();
-    for metric in metric_table::all() {
+    for metric in METRICS {
         assert!(seen.insert(metric.name), "{} twice", metric.name);
         assert!(
             known.contains(metric.name)
@@ -62,8 +63,8 @@ fn names_are_zookeepers_or_begin_with_ours_and_exist_once() {
 
 #[test]
 fn each_of_zookeepers_names_is_measured_or_has_a_reason_why_not() {
-    let measured: BTreeSet<&str> = metric_table::all().map(|metric| metric.name).collect();
-    let absent = super::absent::NAMES.iter().flat_map(|(names, _)| names.split_whitespace());
+    let measured: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    let absent = ABSENT.iter().flat_map(|(names, _)| names.split_whitespace());
     let mut reasons = BTreeSet::new();
     for name in absent {
         assert!(reasons.insert(name), "{name} has two reasons");
@@ -79,7 +80,7 @@ fn each_of_zookeepers_names_is_measured_or_has_a_reason_why_not() {
 #[test]
 fn values_are_of_their_metrics_kind() {
     let reading = reading_with_locks(&Fake::leader());
-    for metric in metric_table::all() {
+    for metric in METRICS {
         let value = metric.value(&reading).expect("the fake leader measures everything");
         let is_summary = matches!(value, Value::Summary(_) | Value::Summaries(_));
         assert_eq!(is_summary, metric.kind == Kind::Summary, "{metric:?}");
@@ -107,7 +108,8 @@ fn no_value_is_a_constant() {
     // Whatever is measured differs between a server at rest and one with figures.
     let at_rest = Reading::default();
     let busy = reading_with_locks(&Fake::leader());
-    let unchanged: Vec<_> = metric_table::all()
+    let unchanged: Vec<_> = METRICS
+        .iter()
         .filter(|metric| metric.value(&at_rest) == metric.value(&busy))
         .map(|metric| metric.name)
         .collect();
@@ -310,7 +312,7 @@ fn a_server_without_a_leader_knows_how_many_are_to_vote() {
 #[test]
 fn prometheus_text_is_valid_at_the_extremes() {
     let mut fake = Fake::standalone();
-    fake.counters.packets_sent = u64::MAX;
+    fake.counters.counts.packets_sent = u64::MAX;
     fake.counters.measured.set(Quantity::Fsync, &[u64::MAX]);
     fake.status.zxid = -1;
     let samples = check_prometheus(&prometheus(&reading(&fake)));

@@ -61,7 +61,7 @@ pub(super) async fn serve(
         Ok(Ok(Some(open))) => open,
         Ok(Ok(None)) => return,
         Ok(Err(error)) => return server.handshakes.refused(remote.ip(), &error),
-        Err(_) => return server.figures.cut_sessionless(),
+        Err(_) => return server.figures.counts.connections_cut_sessionless.add(1),
     };
     if proven.is_empty() {
         server.figures.non_mtls(remote.ip(), local);
@@ -74,7 +74,7 @@ pub(super) async fn serve(
         Ok(First::Word(answer)) => return Box::pin(say_and_close(socket, &answer, &server)).await,
         Ok(First::Nothing) => return,
         Err(_) => {
-            server.figures.cut_sessionless();
+            server.figures.counts.connections_cut_sessionless.add(1);
             return;
         }
     };
@@ -154,7 +154,7 @@ impl Drop for HangUp {
 
 async fn say_and_close(mut socket: Socket, answer: &[u8], server: &ServerContext) {
     if let Ok(Ok(())) = timeout(FAREWELL_MAX, socket.write_last(answer)).await {
-        server.figures.sent(answer.len());
+        server.figures.counts.bytes_sent.add(answer.len() as u64);
         linger(&mut socket.into_parts().0).await;
     }
 }
@@ -402,7 +402,7 @@ impl Connection<'_> {
 
     fn wrote(&mut self, written: usize) {
         self.line.outbox.written(written);
-        self.server.figures.sent(written);
+        self.server.figures.counts.bytes_sent.add(written as u64);
         self.unwritten_bytes -= written;
         self.head_written += written;
         while let Some(head) = self.unwritten.front()
@@ -456,7 +456,7 @@ impl Connection<'_> {
         if was_at_work {
             (self.heard, self.was_quiet) = (Instant::now(), false);
         }
-        self.server.figures.received(read);
+        self.server.figures.counts.bytes_received.add(read as u64);
         self.intake.note_read(read, room);
         Poll::Ready(Ok(read))
     }
@@ -474,7 +474,7 @@ impl Connection<'_> {
             // Of many that do so, this is the work.
             self.server.admission.closing.pass().await;
         }
-        self.server.figures.packets_received(message.len());
+        self.server.figures.counts.packets_received.add(message.len() as u64);
         let input = Input::Requests { conn: self.conn, requests: message };
         if self.server.driver.send(Message::Input(input)).await.is_err() || self.is_malformed {
             return false;

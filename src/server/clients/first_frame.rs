@@ -40,11 +40,11 @@ pub(super) async fn read(
         buffer.reserve(FIRST_READ_BYTES);
         match socket.read(buffer).await {
             Ok(0) | Err(_) => return First::Nothing,
-            Ok(bytes) => server.figures.received(bytes),
+            Ok(bytes) => server.figures.counts.bytes_received.add(bytes as u64),
         }
         let Some(first_four) = buffer.first_chunk::<4>().copied() else { continue };
         if let Some(word) = admin::word(first_four) {
-            server.figures.packets_received(1);
+            server.figures.counts.packets_received.add(1);
             arrival.asks();
             return First::Word(admin::answer(word, &buffer[4..], remote, &*server.source).await);
         }
@@ -60,7 +60,7 @@ pub(super) async fn read(
             }
             Err(frame::BadLength(length)) => {
                 if let Some(protocol) = Protocol::of(first_four) {
-                    server.figures.others.saw(protocol, remote.ip());
+                    server.figures.others.saw(protocol, remote.ip(), &server.figures.counts);
                 }
                 server.figures.cut_malformed(length > 0);
                 return First::Nothing;
@@ -70,7 +70,8 @@ pub(super) async fn read(
 }
 
 fn session(payload: Bytes, server: &ServerContext) -> First {
-    server.figures.connect_request();
+    server.figures.counts.packets_received.add(1);
+    server.figures.counts.connect_requests.add(1);
     match ConnectRequest::decode(payload) {
         Ok(request) => First::Session(request),
         Err(error) => {

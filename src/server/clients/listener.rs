@@ -234,7 +234,7 @@ impl Admissions {
     /// none. `None`: it is refused.
     async fn admit(&mut self, stream: &TcpStream, ip: IpAddr) -> Option<Counted> {
         if self.per_ip_max != 0 && self.per_ip.of(ip) >= self.per_ip_max {
-            self.figures.rejected_per_ip();
+            self.figures.counts.connections_rejected_per_ip.add(1);
             self.refusals.per_ip += 1;
             return None;
         }
@@ -250,14 +250,14 @@ impl Admissions {
     async fn oldest_yields(&mut self) -> bool {
         let has_yielded = self.arrivals.oldest_yields().await;
         if has_yielded {
-            self.figures.cut_yielded();
+            self.figures.counts.connections_cut_yielded.add(1);
             self.refusals.yielded += 1;
         }
         has_yielded
     }
 
     fn refuse(&mut self) {
-        self.figures.rejected_total();
+        self.figures.counts.connections_rejected_total.add(1);
         self.refusals.total += 1;
     }
 

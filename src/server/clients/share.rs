@@ -50,7 +50,7 @@ impl<'a> Share<'a> {
         drop(table);
         for (_, line) in &taken {
             // It may be another thread's, and its client may see that at once.
-            self.server.figures.cut_unfinished();
+            self.server.figures.counts.connections_cut_unfinished.add(1);
             line.outbox.cut_off();
         }
         if !is_said {

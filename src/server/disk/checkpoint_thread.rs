@@ -283,15 +283,13 @@ impl Writer {
     /// time then.
     fn record(&self, before: ImageTally, took_us: u64) {
         let now = self.checkpointer.images();
-        let mut disk = self.figures.disk();
-        disk.image_errors += now.failed - before.failed;
-        disk.digest_mismatches += now.mismatched - before.mismatched;
+        self.figures.counts.image_errors.add(now.failed - before.failed);
+        self.figures.counts.digest_mismatches.add(now.mismatched - before.mismatched);
         if now.written == before.written {
-            drop(disk);
             return self.figures.measures.record(Quantity::Checkpoint, took_us);
         }
         self.figures.measures.record(Quantity::Image, took_us);
-        disk.last_image =
+        self.figures.disk().last_image =
             now.last.map(|(index, zxid)| LastImage { index, zxid, wall_ms: clock::wall_ms() });
     }
 

@@ -90,10 +90,8 @@ impl LogDisk {
         let is_synced = (entries > 0 || batch.iter().any(|append| append.urgency != Urgency::None))
             && batch.iter().all(|append| append.install.is_none());
         let is_slow = is_synced && u128::from(took_us) > self.slow.as_micros();
-        let mut disk = self.figures.disk();
-        disk.log_dir_bytes = self.log.bytes();
-        disk.fsyncs_slow += u64::from(is_slow);
-        drop(disk);
+        self.figures.disk().log_dir_bytes = self.log.bytes();
+        self.figures.counts.fsyncs_slow.add(u64::from(is_slow));
         self.figures.measures.record(Quantity::LogBatch, entries as u64);
         if is_synced {
             self.figures.measures.record(Quantity::Fsync, took_us);

@@ -84,7 +84,7 @@ impl Connections {
             }
             // A socket that is full or broken is the task's to deal with.
             let written = line.writer.try_write(bytes).unwrap_or(0);
-            self.figures.sent(written);
+            self.figures.counts.bytes_sent.add(written as u64);
             if written == bytes.len() {
                 self.figures.frames_sent(bytes);
             }
@@ -107,7 +107,7 @@ impl Connections {
                 }
             }
             Pushed::CutOff => {
-                self.figures.cut_slow();
+                self.figures.counts.connections_cut_slow.add(1);
                 tracing::warn!(conn, "cut off: the client does not take what it is sent");
                 self.close(conn);
             }
@@ -142,7 +142,7 @@ impl Connections {
             && let Some((debt, conn)) = debts.pop()
         {
             if let Some(line) = self.lines.remove(&conn) {
-                self.figures.cut_debtor();
+                self.figures.counts.connections_cut_debtors.add(1);
                 line.outbox.cut_off();
                 (count, largest) = (count + 1, debt.bytes.max(largest));
             }

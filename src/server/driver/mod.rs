@@ -338,7 +338,7 @@ impl Driver {
     /// Measures how long requests have waited. Whether the last of them closes its session.
     fn measures(&self, requests: &[ClientRequest], now_us: u64) -> bool {
         let figures = self.connections.figures();
-        figures.requests_taken(requests.len());
+        figures.counts.requests_taken.add(requests.len() as u64);
         if let Some(arrived_us) = requests.first().and_then(|first| first.arrived_us) {
             let waited_us = now_us.saturating_sub(arrived_us);
             figures.measures.record(Quantity::DriverQueueTime, waited_us);
@@ -375,7 +375,7 @@ impl Driver {
         if let Some(append) = ready.append {
             match &mut self.disk {
                 Some(disk) => {
-                    self.connections.figures().append_ordered();
+                    self.connections.figures().counts.appends_ordered.add(1);
                     // Other servers would have to be told that this one is there.
                     let is_only_one =
                         self.links.is_none() && self.replica.requests_in_flight() <= 1;

@@ -129,7 +129,7 @@ impl RoleLog {
                 self.takes_over = None;
                 self.peers.clear();
                 self.misses = None;
-                figures.leader_lost();
+                figures.counts.leader_losses.add(1);
                 if was == self.server {
                     tracing::warn!(
                         term,
@@ -201,7 +201,7 @@ impl RoleLog {
         figures.measures.record(quantity, micros_since(known.linked, now));
         let by = if known.takes_image { "image" } else { "log" };
         if !known.takes_image {
-            figures.caught_up_by_log();
+            figures.counts.caught_up_by_log.add(1);
         }
         let millis = millis_since(known.linked, now);
         if self.limited.may_say(CAUGHT_UP, now) {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use crate::admin::DiskCounters;
+use crate::admin::DiskFigures;
 use crate::config::Config;
 use crate::server::metrics::Figures;
 use crate::supervision::{Task, spawn_blocking};
@@ -84,7 +84,7 @@ impl RoomLog {
     fn look(
         &mut self,
         disk_of: impl Fn(&Path) -> Option<Disk>,
-        written: &DiskCounters,
+        written: &DiskFigures,
         now: Instant,
     ) -> Vec<Line> {
         let (data, log) = (disk_of(&self.data_dir), disk_of(&self.log_dir));
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn too_little_room_is_said_at_once_and_each_few_minutes_and_once_when_it_is_over() {
         let (mut room, begun) = (room_log(), Instant::now());
-        let written = DiskCounters::default();
+        let written = DiskFigures::default();
         let mut look =
             |free_mib, s| room.look(one_disk(free_mib), &written, begun + Duration::from_secs(s));
         assert_eq!(look(256, 0), []);
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn what_is_needed_grows_with_the_data_and_each_disk_is_spoken_of() {
         let (mut room, now) = (room_log(), Instant::now());
-        let written = DiskCounters { data_dir_bytes: 1000 * MIB, ..DiskCounters::default() };
+        let written = DiskFigures { data_dir_bytes: 1000 * MIB, ..DiskFigures::default() };
         assert_eq!(room.look(one_disk(3000), &written, now), []);
         assert_eq!(room.look(one_disk(2999), &written, now), [too_little("/data", 2999, 3000)]);
         let mut room = room_log();

@@ -115,29 +115,12 @@ impl Measures {
     /// What the replica has measured.
     pub(in crate::server) fn take(&self, measurements: &mut Vec<Measurement>) {
         for Measurement { measure, value, times } in measurements.drain(..) {
-            let quantity = match measure {
-                Measure::Ack { server } => {
-                    self.by_server().acks.entry(server).or_default().record(value);
-                    continue;
-                }
-                Measure::ReadWait => Quantity::ReadWait,
-                Measure::WriteWait => Quantity::WriteWait,
-                Measure::QuorumAck => Quantity::QuorumAck,
-                Measure::OwnAck => Quantity::OwnAck,
-                Measure::CommitPropagation => Quantity::CommitPropagation,
-                Measure::Proposal => Quantity::Proposal,
-                Measure::Propagation => Quantity::Propagation,
-                Measure::WatchersOfCreated => Quantity::WatchersOfCreated,
-                Measure::WatchersOfDeleted => Quantity::WatchersOfDeleted,
-                Measure::WatchersOfChanged => Quantity::WatchersOfChanged,
-                Measure::WatchersOfChildren => Quantity::WatchersOfChildren,
-                Measure::RequestsInQueue => Quantity::RequestsInQueue,
-                Measure::QueuesWaiting => Quantity::QueuesWaiting,
-                Measure::ReadsAfterWrite => Quantity::ReadsAfterWrite,
-                Measure::LockWait => Quantity::LockWait,
-                Measure::LockHold => Quantity::LockHold,
-            };
-            self.record_times(quantity, value, u64::from(times));
+            if let Measure::Ack { server } = measure {
+                self.by_server().acks.entry(server).or_default().record(value);
+            }
+            if let Some(quantity) = Quantity::of(measure) {
+                self.record_times(quantity, value, u64::from(times));
+            }
         }
     }
 

@@ -13,7 +13,7 @@ mod striped;
 mod turn_measures;
 
 pub(in crate::server) use conditions::{Cause, Conditions};
-pub(in crate::server) use figures::{Figures, LinkFigures};
+pub(in crate::server) use figures::Figures;
 pub(in crate::server) use measures::Measures;
 pub(in crate::server) use other_protocols::Protocol;
 pub(in crate::server) use published::Published;

@@ -1,6 +1,6 @@
 //! Connections to the client port that speak TLS, HTTP or the PROXY protocol of load balancers.
 //!
-//! *Owns* how they are told by their first four bytes, how many came, and when the log said so last.
+//! *Owns* how they are told by their first four bytes, and when the log said so last.
 //! *Invariant*: a protocol is said in the log when it first comes, and then at most once a minute. *Never*
 //! answers: the connection is closed, as every one whose first frame asks for no session.
 
@@ -8,7 +8,8 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::admin::OtherProtocols;
+use super::striped::Striped;
+use crate::admin::Counts;
 
 /// Time between two lines about one protocol.
 const SAID_INTERVAL: Duration = Duration::from_secs(60);
@@ -57,57 +58,33 @@ impl Protocol {
     }
 }
 
-/// How many came. See the module.
+/// When each protocol was said last. See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Others(Mutex<Table>);
-
-#[derive(Debug, Default)]
-struct Table {
-    counts: OtherProtocols,
-    said: [Option<Instant>; 3],
-}
-
-impl Table {
-    fn count_of(&mut self, protocol: Protocol) -> &mut u64 {
-        match protocol {
-            Protocol::Tls => &mut self.counts.tls,
-            Protocol::Http => &mut self.counts.http,
-            Protocol::Proxy => &mut self.counts.proxy,
-        }
-    }
-
-    /// Counts one at `now`: how many there were since the start, if that is to be said.
-    fn saw(&mut self, protocol: Protocol, now: Instant) -> Option<u64> {
-        let count = self.count_of(protocol);
-        *count += 1;
-        let count = *count;
-        let said = &mut self.said[protocol as usize];
-        let is_due = said.is_none_or(|said| now.duration_since(said) >= SAID_INTERVAL);
-        is_due.then(|| {
-            *said = Some(now);
-            count
-        })
-    }
-}
+pub(crate) struct Others(Mutex<[Option<Instant>; 3]>);
 
 impl Others {
-    /// A connection from there began like that.
-    pub(crate) fn saw(&self, protocol: Protocol, from: IpAddr) {
-        let due =
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).saw(protocol, Instant::now());
-        if let Some(count) = due {
+    /// Counts a connection from there that began like that.
+    pub(crate) fn saw(&self, protocol: Protocol, from: IpAddr, counts: &Counts<Striped>) {
+        if let Some(count) = self.saw_at(protocol, counts, Instant::now()) {
             tracing::warn!(%from, count, "{}", protocol.words());
         }
     }
 
-    /// How many came since the start, or the last reset.
-    pub(crate) fn counts(&self) -> OtherProtocols {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).counts
-    }
-
-    /// Begins to count anew.
-    pub(crate) fn reset(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).counts = OtherProtocols::default();
+    /// Counts one at `now`: how many there were since the start, if that is to be said.
+    fn saw_at(&self, protocol: Protocol, counts: &Counts<Striped>, now: Instant) -> Option<u64> {
+        let count = match protocol {
+            Protocol::Tls => &counts.other_protocols_tls,
+            Protocol::Http => &counts.other_protocols_http,
+            Protocol::Proxy => &counts.other_protocols_proxy,
+        };
+        let mut all_said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = &mut all_said[protocol as usize];
+        count.add(1);
+        let is_due = said.is_none_or(|said| now.duration_since(said) >= SAID_INTERVAL);
+        is_due.then(|| {
+            *said = Some(now);
+            count.total()
+        })
     }
 }
 
@@ -133,13 +110,15 @@ mod tests {
 
     #[test]
     fn each_protocol_is_said_at_once_and_then_once_a_minute_with_its_number() {
-        let mut table = Table::default();
-        let begun = Instant::now();
-        assert_eq!(table.saw(Protocol::Tls, begun), Some(1));
+        let (others, counts, begun) = (Others::default(), Counts::default(), Instant::now());
+        let saw = |protocol, second| {
+            others.saw_at(protocol, &counts, begun + Duration::from_secs(second))
+        };
+        assert_eq!(saw(Protocol::Tls, 0), Some(1));
         for second in 1..60 {
-            assert_eq!(table.saw(Protocol::Tls, begun + Duration::from_secs(second)), None);
+            assert_eq!(saw(Protocol::Tls, second), None);
         }
-        assert_eq!(table.saw(Protocol::Http, begun + Duration::from_secs(59)), Some(1));
-        assert_eq!(table.saw(Protocol::Tls, begun + SAID_INTERVAL), Some(61));
+        assert_eq!(saw(Protocol::Http, 59), Some(1));
+        assert_eq!(saw(Protocol::Tls, SAID_INTERVAL.as_secs()), Some(61));
     }
 }

@@ -14,12 +14,7 @@ const STRIPES: usize = 16;
 
 /// A count.
 #[derive(Debug, Default)]
-pub(in crate::server) struct Striped([Stripe; STRIPES]);
-
-/// Two lines of 64 bytes: processors fetch them in pairs.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Stripe(AtomicU64);
+pub(in crate::server) struct Striped(Striping<AtomicU64>);
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -28,24 +23,23 @@ thread_local! {
 }
 
 /// One of something for each thread, or for a few of them.
-#[derive(Debug)]
-pub(in crate::server) struct Striping<T>(Vec<T>);
+#[derive(Debug, Default)]
+pub(in crate::server) struct Striping<T>(Box<[Stripe<T>; STRIPES]>);
 
-impl<T: Default> Default for Striping<T> {
-    fn default() -> Self {
-        Self((0..STRIPES).map(|_| T::default()).collect())
-    }
-}
+/// Two lines of 64 bytes: processors fetch them in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe<T>(T);
 
 impl<T> Striping<T> {
     /// That of the calling thread.
     pub(in crate::server) fn own(&self) -> &T {
-        &self.0[own_stripe()]
+        &self.0[own_stripe()].0
     }
 
     /// All of them.
     pub(in crate::server) fn all(&self) -> impl Iterator<Item = &T> {
-        self.0.iter()
+        self.0.iter().map(|Stripe(one)| one)
     }
 }
 
@@ -57,31 +51,25 @@ fn own_stripe() -> usize {
 impl Striped {
     /// Adds to it.
     pub(in crate::server) fn add(&self, by: u64) {
-        self.own().fetch_add(by, Ordering::Relaxed);
+        self.0.own().fetch_add(by, Ordering::Relaxed);
     }
 
     /// Takes off what was added, perhaps by another thread.
     pub(in crate::server) fn take_off(&self, by: u64) {
-        self.own().fetch_sub(by, Ordering::Relaxed);
+        self.0.own().fetch_sub(by, Ordering::Relaxed);
     }
 
     /// What was added and not taken off.
     pub(in crate::server) fn total(&self) -> u64 {
-        let total = self
-            .0
-            .iter()
-            .fold(0_u64, |total, Stripe(count)| total.wrapping_add(count.load(Ordering::Relaxed)));
+        let all = self.0.all().map(|count| count.load(Ordering::Relaxed));
+        let total = all.fold(0, u64::wrapping_add);
         // What one thread has added and another one taken off may be seen in part only.
         if total > i64::MAX as u64 { 0 } else { total }
     }
 
     /// Sets it to zero. What is added meanwhile may count or not.
     pub(in crate::server) fn reset(&self) {
-        self.0.iter().for_each(|Stripe(count)| count.store(0, Ordering::Relaxed));
-    }
-
-    fn own(&self) -> &AtomicU64 {
-        &self.0[own_stripe()].0
+        self.0.all().for_each(|count| count.store(0, Ordering::Relaxed));
     }
 }
 

@@ -96,7 +96,7 @@ pub(in crate::server) async fn begin(
             }
             Err(error) => {
                 tracing::warn!(zxid, %error, "a backup was broken off");
-                figures.disk().backup_errors += 1;
+                figures.counts.backup_errors.add(1);
             }
         }
     });

@@ -54,10 +54,10 @@ pub(super) async fn accept(
                 let is_full = arrivals.unknown() >= files.unknown_peers;
                 if is_full || !files.leaves_enough(&stream) {
                     let has_yielded = arrivals.oldest_yields().await;
-                    peers.count().yielded();
+                    peers.counts().yielded.add(1);
                     if said.is_none_or(|said| said.elapsed() >= SAID_INTERVAL) {
                         said = Some(Instant::now());
-                        let (max, count) = (files.unknown_peers, peers.count().all_yielded());
+                        let (max, count) = (files.unknown_peers, peers.counts().yielded.total());
                         tracing::warn!(
                             count,
                             max,
@@ -96,7 +96,7 @@ async fn serve(peers: &Arc<Peers>, stream: TcpStream, remote: SocketAddr, arriva
     let (mut stream, (hello, payload)) = match heard.await {
         Ok(heard) => heard,
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            peers.count().refused();
+            peers.counts().strangers.add(1);
             let words = format!("refused a connection from {}: {error}", remote.ip());
             return peers.complain(UNKNOWN, "stranger", words);
         }
@@ -180,7 +180,7 @@ async fn until_it_must_end(peers: &Peers, server: u8, served: impl Future<Output
 async fn refuse(peers: &Peers, hello: Hello, (mut stream, mut seals): Secured, remote: SocketAddr) {
     let server = hello.server;
     let words = format!("server {server} {}", peers.stranger(server));
-    peers.count().refused();
+    peers.counts().strangers.add(1);
     peers.complain(server, "stranger", format!("refused a link from {}: {words}", remote.ip()));
     let (verdict, introduction) = (Err(words), Introduction::withheld());
     let answer = Answer { verdict, server: peers.own, introduction, term: 0 };
@@ -237,7 +237,7 @@ async fn messages(
         match stream.read_buf(&mut buffer).await {
             Ok(0) => return Ok(()),
             Ok(bytes) => {
-                peers.count().received(bytes);
+                peers.counts().bytes_received.add(bytes as u64);
                 if bytes == room {
                     read_bytes = (read_bytes * 2).min(PEER_READ_BYTES_MAX);
                 } else if bytes < read_bytes / 4 {
@@ -271,7 +271,7 @@ async fn messages(
             }
         }
         if let Some(words) = refused {
-            peers.count().frame_refused();
+            peers.counts().frames_refused.add(1);
             return Err(words);
         }
     }

@@ -145,7 +145,7 @@ pub(super) async fn admit(
                                 "refused a link as server {server} from {}: {broken}",
                                 remote.ip()
                             );
-                            peers.count().refused();
+                            peers.counts().strangers.add(1);
                             peers.complain(server, "secret", words);
                             return None;
                         }
@@ -177,7 +177,7 @@ async fn refuse(
     (server, remote): (u8, SocketAddr),
     (cause, words): (&'static str, String),
 ) {
-    peers.count().refused();
+    peers.counts().strangers.add(1);
     peers.complain(server, cause, format!("refused a link from {}: {words}", remote.ip()));
     let introduction = Introduction::withheld();
     let answer = Answer { verdict: Err(words), server: peers.own, introduction, term: 0 };

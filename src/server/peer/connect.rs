@@ -75,7 +75,7 @@ pub(super) async fn keep_connected(peers: Arc<Peers>, server: u8) {
             Attempt::Introduced => (INTRODUCTION_INTERVAL, true),
             Attempt::Served(lasted) => flapping.ended(lasted),
             Attempt::Failed => {
-                peers.count().failed();
+                peers.counts().failed.add(1);
                 (flapping.failed(), true)
             }
         };
@@ -254,7 +254,7 @@ async fn serve(
         |link| LinkEvent::Outgoing { link, peer, wire: Arc::clone(&wire), seal: seals.send };
     let known = Known::tell(peers, peer, event).await?;
     peers.reached(server, line.clone());
-    peers.count().made();
+    peers.counts().made.add(1);
     let mut is_logged = flapping.is_worth_a_line();
     if is_logged {
         tracing::info!(server, %address, "link made");

@@ -147,13 +147,13 @@ async fn ask_all(
                 Ok(Some(mark)) => {
                     let millis = begun.elapsed().as_millis() as u64;
                     tracing::info!(server, index = mark.index, millis, "image fetched");
-                    peers.count().image_received();
+                    peers.counts().images_received.add(1);
                     // Fails when the server ends.
                     let _ = done.send(mark);
                     return;
                 }
                 Err(words) => {
-                    peers.count().image_failed();
+                    peers.counts().images_failed.add(1);
                     let words = format!("no image fetched from server {server}: {words}");
                     peers.complain(server, "fetch", words);
                 }

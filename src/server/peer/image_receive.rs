@@ -45,15 +45,15 @@ pub(super) async fn receive(peers: &Arc<Peers>, server: u8, peer: u64, secured: 
         Ok(Ok((index, records))) => {
             let millis = begun.elapsed().as_millis() as u64;
             tracing::info!(server, index, records, millis, "image received");
-            peers.count().image_received();
+            peers.counts().images_received.add(1);
         }
         Ok(Err(words)) => {
-            peers.count().image_failed();
+            peers.counts().images_failed.add(1);
             let words = format!("no image received from server {server}: {words}");
             peers.complain(server, "image", words);
         }
         Err(error) => {
-            peers.count().image_failed();
+            peers.counts().images_failed.add(1);
             tracing::error!(%error, "defect: an image was not received");
         }
     }
@@ -177,7 +177,7 @@ impl Read for Counted<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut stream = self.stream;
         let read = stream.read(bytes)?;
-        self.peers.count().received(read);
+        self.peers.counts().bytes_received.add(read as u64);
         Ok(read)
     }
 }

@@ -54,11 +54,11 @@ async fn carry_out(peers: Arc<Peers>, order: SendImage) {
         Ok(records) => {
             let millis = begun.elapsed().as_millis() as u64;
             tracing::info!(server, index, records, millis, "image sent");
-            peers.count().image_sent();
+            peers.counts().images_sent.add(1);
             true
         }
         Err(failure) => {
-            peers.count().image_failed();
+            peers.counts().images_failed.add(1);
             if let Failure::Image(
                 error @ (ImageError::Damaged { .. } | ImageError::Future { .. }),
             ) = &failure
@@ -148,7 +148,7 @@ pub(super) async fn give(peers: &Arc<Peers>, server: u8, secured: Secured) {
         Ok((index, records)) => {
             let millis = begun.elapsed().as_millis() as u64;
             tracing::info!(server, index, records, millis, "image given");
-            return peers.count().image_sent();
+            return peers.counts().images_sent.add(1);
         }
         Err((index, Failure::Image(error @ ImageError::Damaged { .. }))) => {
             tracing::error!(%error, "an image is damaged: it is written anew");
@@ -163,7 +163,7 @@ pub(super) async fn give(peers: &Arc<Peers>, server: u8, secured: Secured) {
         }
         Err((_, failure)) => failure.to_string(),
     };
-    peers.count().image_failed();
+    peers.counts().images_failed.add(1);
     peers.complain(server, "image", format!("no image given to server {server}: {failure}"));
 }
 
@@ -268,7 +268,7 @@ impl Write for Counted<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut stream = self.stream;
         let written = stream.write(bytes)?;
-        self.peers.count().sent(written);
+        self.peers.counts().bytes_sent.add(written as u64);
         Ok(written)
     }
 

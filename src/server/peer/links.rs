@@ -117,11 +117,11 @@ impl Links {
             if known.staged.is_empty() {
                 continue;
             }
-            self.peers.count().sent(known.staged.len());
+            self.peers.counts().bytes_sent.add(known.staged.len() as u64);
             let waiting = known.wire.waiting_bytes() + known.staged.len();
             self.peers.measures().queued(server_of(*peer), waiting);
             if let Err(Overfull) = known.wire.push(&mut known.staged) {
-                self.peers.count().overfull();
+                self.peers.counts().overfull.add(1);
                 tracing::warn!(
                     raft_id = peer,
                     "link cut: the server does not take what it is sent"
@@ -139,7 +139,7 @@ impl Links {
     pub(crate) fn cut(&mut self, peer: u64, replica: &mut Replica) {
         let Some((_, link)) = self.incoming.remove(&peer) else { return };
         link.notify_one();
-        self.peers.count().frame_refused();
+        self.peers.counts().frames_refused.add(1);
         let server = server_of(peer);
         let words = format!(
             "link from server {server} cut: it takes entries for committed here that are not in the \

@@ -19,11 +19,12 @@ use super::hello;
 use super::images::Transfers;
 use super::lines::{Line, Lines};
 use super::security::Security;
+use crate::admin::LinkCounts;
 use crate::config::{PeerAddress, ServerSpec};
 use crate::replica::founding::Introduction;
 use crate::replica::txn_version::FIRST;
 use crate::server::mailbox::{LinkEvent, Message};
-use crate::server::metrics::{Figures, LinkFigures, Measures};
+use crate::server::metrics::{Figures, Measures, Striped};
 use crate::supervision::{self, Task};
 
 /// Things said of a server and one cause that are not said again: it is looked for at so many lines at most.
@@ -122,7 +123,7 @@ impl Peers {
     }
 
     /// Where links and images are counted.
-    pub(crate) fn count(&self) -> &LinkFigures {
+    pub(crate) fn counts(&self) -> &LinkCounts<Striped> {
         self.figures.links()
     }
 

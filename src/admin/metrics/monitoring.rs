@@ -8,8 +8,7 @@ use std::collections::BTreeSet;
 use regex_lite::Regex;
 use serde_json::{Value, json};
 
-use super::metric::{Kind, Metric};
-use super::metric_table;
+use super::metric::{Kind, METRICS, Metric};
 
 /// An alert rule.
 struct Alert {
@@ -207,7 +206,7 @@ const ALERTS: &[Alert] = &[
 /// The text of `alerts.yml`.
 fn alerts() -> String {
     let mut out = String::from(
-        "# Alert rules for Prometheus. Made from src/admin/monitoring.rs by its tests (LOCKKEEPER_WRITE_DOCS=1).\n\
+        "# Alert rules for Prometheus. Made from src/admin/metrics/monitoring.rs by its tests (LOCKKEEPER_WRITE_DOCS=1).\n\
          groups:\n  - name: lockkeeper\n    rules:\n",
     );
     // A string of JSON is one of YAML, too.
@@ -379,7 +378,7 @@ fn dashboard() -> String {
     let (mut panels, mut id, mut y) = (Vec::new(), 0, 0);
     let mut seen = BTreeSet::new();
     for (number, (title, takes)) in ROWS.iter().enumerate() {
-        let metrics = metric_table::all().filter(|metric| takes(metric.name));
+        let metrics = METRICS.iter().filter(|metric| takes(metric.name));
         let metrics: Vec<_> = metrics.filter(|metric| seen.insert(metric.name)).collect();
         id += 1;
         let is_open = number < 3;
@@ -417,7 +416,7 @@ fn dashboard() -> String {
     let dashboard = json!({
         "title": "Lockkeeper", "uid": "lockkeeper", "schemaVersion": 39, "version": 1, "editable": true,
         "tags": ["lockkeeper", "zookeeper"], "refresh": "10s", "time": {"from": "now-1h", "to": "now"},
-        "description": "Made from the table of metrics in src/admin/metric_table/.",
+        "description": "Made from the table of metrics in src/admin/metrics/table.rs.",
         "templating": {"list": [
             {"name": "datasource", "type": "datasource", "query": "prometheus"},
             {"name": "instance", "type": "query", "datasource": source, "refresh": 2, "multi": true,
@@ -443,7 +442,7 @@ fn holds(file: &str, made: &str) {
 #[test]
 fn the_dashboard_has_every_metric_once() {
     let text = dashboard();
-    for metric in metric_table::all() {
+    for metric in METRICS {
         let title = format!("\"title\": \"{}\"", metric.name);
         assert_eq!(text.matches(&title).count(), 1, "{}", metric.name);
     }
@@ -452,7 +451,7 @@ fn the_dashboard_has_every_metric_once() {
 
 #[test]
 fn alerts_ask_for_metrics_that_exist() {
-    let names: BTreeSet<&str> = metric_table::all().map(|metric| metric.name).collect();
+    let names: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
     let word = Regex::new(r"[a-z_]{4,}").unwrap();
     let functions = [
         "rate",

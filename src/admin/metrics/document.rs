@@ -1,10 +1,65 @@
-//! Names of ZooKeeper's metrics that measure nothing here.
+//! The document of metrics, `docs/METRICS.md`, with the names of ZooKeeper's metrics that measure nothing here.
 //!
-//! *Owns* the names and the reasons, for `docs/METRICS.md`. *Invariant*: a name is here or in the table of metrics,
+//! *Owns* its text, and why those names measure nothing. *Invariant*: a name is here or in the table of metrics,
 //! never in both. So a dashboard's empty panel is explained.
 
+use super::metric::{METRICS, Metric};
+
+/// The text of `docs/METRICS.md`.
+pub(super) fn document() -> String {
+    let mut out = String::from(DOCUMENT_HEAD);
+    for Metric { name, kind, help, .. } in METRICS {
+        out += &format!("| `{name}` | {} | {help} |\n", kind.name());
+    }
+    out += ABSENT_HEAD;
+    for (names, why) in ABSENT {
+        let names: Vec<String> = names.split(' ').map(|name| format!("`{name}`")).collect();
+        out += &format!("| {} | {why} |\n", names.join(", "));
+    }
+    out
+}
+
+const ABSENT_HEAD: &str = "
+## Names of ZooKeeper's that are not here
+
+Dashboards and alert rules that ask for these show nothing, and never fire.
+
+| name | why |
+|---|---|
+";
+
+const DOCUMENT_HEAD: &str = "\
+# Metrics
+
+The same figures, three ways: `GET /metrics` (Prometheus text format), the four-letter word `mntr`
+(names begin with `zk_`), and `GET /commands/monitor` (JSON). Names are those of ZooKeeper 3.9, so
+that its dashboards and alert rules keep working; names that begin with `lockkeeper_` are ours.
+A figure is measured or absent, never a constant. Times are milliseconds unless the name says
+otherwise. `srst` sets counters and summaries to zero, `commit_count`, `unrecoverable_error_count` and what
+the start has taken excepted.
+
+In `/metrics` a summary is `<name>_count`, `<name>_sum` and `<name>{quantile=\"0.5\"}`
+(0.95, 0.99 and 0.999 besides; NaN before the first value, so that `changes` sees that one);
+in `mntr` it is `zk_avg_`, `zk_min_`, `zk_max_`, `zk_cnt_`, `zk_sum_`, and once there is a value `zk_p50_`,
+`zk_p95_`, `zk_p99_` and `zk_p999_<name>`. Quantiles are at most an eighth off, and of everything
+since the start or `srst`: for those of a span of time, take a histogram, which is in `/metrics` alone and in
+seconds. A metric by reason or type has the label `key` in
+`/metrics` and is `zk_<key>_<name>` in `mntr`. `mntr` also shows `zk_version`, `zk_server_state` and,
+in an ensemble, `zk_peer_state`.
+
+Figures of locks (`lockkeeper_lock...`) are in `/metrics` alone, and there those of the leader or of a
+server that runs alone: it looks at all locks and asks the other servers what they know, as it does for
+the page of locks, so collect them every few seconds at most. A label for a lock's path has
+`lockkeeper_lock_queue` alone, for the 20 longest queues; `/locks` tells the rest.
+
+This page is generated from the table in `src/admin/metrics/table.rs`; a test keeps it current.
+
+| name | kind | meaning |
+|---|---|---|
+";
+
 /// Names, separated by blanks, and why they are not measured.
-pub(super) const NAMES: &[(&str, &str)] = &[
+pub(super) const ABSENT: &[(&str, &str)] = &[
     (
         "response_packet_cache_hits response_packet_cache_misses response_packet_get_children_cache_hits \
          response_packet_get_children_cache_misses",

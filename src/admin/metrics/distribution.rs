@@ -82,6 +82,13 @@ impl Distribution {
         self.max
     }
 
+    /// The mean of times in microseconds, as milliseconds, [`rounded`]; 0 without any.
+    #[must_use]
+    pub(crate) fn mean_ms(&self) -> f64 {
+        let count = self.count();
+        if count == 0 { 0.0 } else { rounded(self.sum as f64 / count as f64 / 1000.0) }
+    }
+
     /// The value that this part of all values is not above, about; `None` without any.
     #[must_use]
     pub fn quantile(&self, part: f64) -> Option<f64> {
@@ -125,6 +132,11 @@ impl Distribution {
             max: self.max.max(other.max),
         }
     }
+}
+
+/// Four decimals at most, as ZooKeeper shows means.
+pub(super) fn rounded(mean: f64) -> f64 {
+    (mean * 10_000.0).round() / 10_000.0
 }
 
 #[cfg(test)]
