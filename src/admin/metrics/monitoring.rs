@@ -206,7 +206,8 @@ const ALERTS: &[Alert] = &[
 /// The text of `alerts.yml`.
 fn alerts() -> String {
     let mut out = String::from(
-        "# Alert rules for Prometheus. Made from src/admin/metrics/monitoring.rs by its tests (LOCKKEEPER_WRITE_DOCS=1).\n\
+        "# Alert rules for Prometheus. Made from src/admin/metrics/monitoring.rs by its tests \
+         (LOCKKEEPER_WRITE_DOCS=1).\n\
          groups:\n  - name: lockkeeper\n    rules:\n",
     );
     // A string of JSON is one of YAML, too.
