@@ -488,7 +488,7 @@ fn a_planted_bare_spawn_is_caught() {
         assert!(!bare_spawns("src/admin/x.rs", text).is_empty(), "{text}");
         let as_test = format!("\n#[cfg(test)]\nmod tests {{\n{text}\n}}");
         for (name, text) in
-            [("src/supervision/tasks.rs", text), ("src/server/x.rs", as_test.as_str())]
+            [("src/supervision/lib.rs", text), ("src/server/x.rs", as_test.as_str())]
         {
             assert_eq!(bare_spawns(name, text), [""; 0], "{name}: {text}");
         }
