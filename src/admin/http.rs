@@ -26,7 +26,7 @@ use super::idle::{Patience, Phase};
 use super::options::Options;
 use super::places::{Place, Places};
 use super::routes::respond;
-use super::secure::Line;
+use super::secure;
 use crate::supervision::{Task, TaskSet};
 
 /// Bytes of a request's line and headers.
@@ -99,13 +99,13 @@ async fn connection(
         write: options.write_timeout,
     };
     let activity = Arc::clone(&place.activity);
-    let stream = match Line::open(stream, activity, patience, options.tls.as_ref()).await {
+    let stream = match secure::open(stream, activity, patience, options.tls.as_ref()).await {
         Ok(stream) => stream,
         Err(error) => {
             return tracing::debug!(%remote, %error, "a handshake of TLS with the HTTP port failed");
         }
     };
-    let asker = Asker { remote, is_proven: stream.is_proven() };
+    let asker = Asker { remote, is_proven: stream.certificate().is_some() };
     let stream = TokioIo::new(stream);
     let (source, options, turns, activity) = (&source, &options, &turns, &place.activity);
     let service = service_fn(move |request| async move {

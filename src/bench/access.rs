@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rustls::{ClientConfig, ClientConnection};
+use rustls::ClientConfig;
 
 use super::Fault;
-use crate::tls;
+use crate::tls::Session;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -22,10 +22,10 @@ pub struct Access {
 
 impl Access {
     /// A session of TLS with this server, if there is to be one.
-    pub(super) fn session(&self, addr: SocketAddr) -> Result<Option<ClientConnection>, Fault> {
+    pub(super) fn session(&self, addr: SocketAddr) -> Result<Option<Session>, Fault> {
         let Some(config) = &self.tls else { return Ok(None) };
         let host = self.hosts.get(&addr).cloned().unwrap_or_else(|| addr.ip().to_string());
-        let session = tls::session(config, &host);
+        let session = Session::with(config, &host);
         session.map(Some).map_err(|error| Fault::Unreachable(format!("{addr}: {error}")))
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::client::{self, Port};
 use super::flags::AdminAccess;
 use crate::config::HostPort;
-use crate::tls::{ClientLine, session};
+use crate::tls::{ClientLine, Session};
 
 /// Pause between two rounds of questions.
 const ROUND_PAUSE: Duration = Duration::from_millis(200);
@@ -259,7 +259,7 @@ fn connect(
     let stream = client::open(server, client::CONNECT_MAX.min(access.answer_max))?;
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(access.answer_max))?;
-    let session = access.tls.as_ref().map(|tls| session(tls, &server.host)).transpose()?;
+    let session = access.tls.as_ref().map(|tls| Session::with(tls, &server.host)).transpose()?;
     Ok(ClientLine::new(stream, session))
 }
 

@@ -7,8 +7,6 @@
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha1::{Digest as _, Sha1};
 
-use super::stores::KeyEntry;
-
 const MAGIC: u32 = 0xfeed_feed;
 /// That of JCEKS, another format with the same head.
 const MAGIC_JCEKS: u32 = 0xcece_cece;
@@ -24,15 +22,9 @@ const TAG_CERTIFICATE: u32 = 2;
 /// What a store holds.
 #[derive(Debug)]
 pub(super) struct Entries {
-    key: Option<KeyEntry>,
+    /// The first key, and the certificates that vouch for it.
+    pub(super) key: Option<(PrivateKeyDer<'static>, Vec<CertificateDer<'static>>)>,
     pub(super) trusted: Vec<CertificateDer<'static>>,
-}
-
-impl Entries {
-    /// The first key.
-    pub(super) fn into_key(self) -> Result<KeyEntry, String> {
-        self.key.ok_or_else(|| "holds no private key".to_owned())
-    }
 }
 
 /// Reads a store.
@@ -72,7 +64,7 @@ pub(super) fn read(bytes: &[u8], password: &str) -> Result<Entries, String> {
                     chain.push(certificate(&mut reader, version)?);
                 }
                 if entries.key.is_none() {
-                    entries.key = Some(KeyEntry { key: unmask(masked, &password)?, chain });
+                    entries.key = Some((unmask(masked, &password)?, chain));
                 }
             }
             TAG_CERTIFICATE => entries.trusted.push(certificate(&mut reader, version)?),

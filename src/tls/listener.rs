@@ -10,23 +10,23 @@ use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
 };
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
-    SignatureAlgorithm, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion, version,
+    SignatureAlgorithm, SignatureScheme,
 };
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::TlsError;
 use super::client::{ClientSettings, client_config};
 use super::first_version;
-use super::pem_file;
-use super::stores::{Store, read_file};
+use super::stores::Store;
+use super::suites::{protocols, provider};
 use super::trust::Trust;
 
 /// Whether clients show a certificate.
@@ -137,12 +137,6 @@ fn outgoing(settings: &ListenerSettings) -> Result<Arc<ClientConfig>, TlsError> 
     })
 }
 
-/// What offers these suites.
-pub(super) fn provider(names: &[String]) -> Result<Arc<CryptoProvider>, TlsError> {
-    let cipher_suites = cipher_suites(names)?;
-    Ok(Arc::new(CryptoProvider { cipher_suites, ..ring::default_provider() }))
-}
-
 fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     Some(certificate.validity().not_after.timestamp())
@@ -151,52 +145,6 @@ fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
 fn public_key(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     Some(certificate.public_key().raw.to_vec())
-}
-
-pub(super) fn protocols(
-    names: &[String],
-) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
-    if names.is_empty() {
-        return Ok(vec![&version::TLS13, &version::TLS12]);
-    }
-    let of_name = |name: &String| match name.as_str() {
-        "TLSv1.3" => Ok(&version::TLS13),
-        "TLSv1.2" => Ok(&version::TLS12),
-        _ => Err(TlsError::general(format!(
-            "the protocol `{name}` is not offered; TLSv1.2 and TLSv1.3 are"
-        ))),
-    };
-    names.iter().map(of_name).collect()
-}
-
-/// Those of the names that there are, in the order of the names.
-fn cipher_suites(names: &[String]) -> Result<Vec<SupportedCipherSuite>, TlsError> {
-    let all = ring::default_provider().cipher_suites;
-    if names.is_empty() {
-        return Ok(all);
-    }
-    let named = names.iter().filter_map(|name| all.iter().find(|suite| java_name(suite) == *name));
-    let chosen: Vec<SupportedCipherSuite> = named.copied().collect();
-    if chosen.is_empty() {
-        let offered: Vec<String> = all.iter().map(java_name).collect();
-        let reason =
-            format!("none of the cipher suites is offered; there are {}", offered.join(", "));
-        return Err(TlsError::general(reason));
-    }
-    Ok(chosen)
-}
-
-/// Names that stand for no suite here.
-#[must_use]
-pub(crate) fn unknown_cipher_suites(names: &[String]) -> Vec<&str> {
-    let all = ring::default_provider().cipher_suites;
-    let is_unknown = |name: &&String| !all.iter().any(|suite| java_name(suite) == **name);
-    names.iter().filter(is_unknown).map(String::as_str).collect()
-}
-
-/// Java has no number in the names of the suites of TLS 1.3.
-fn java_name(suite: &SupportedCipherSuite) -> String {
-    format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1)
 }
 
 fn client_verifier(
@@ -212,55 +160,28 @@ fn client_verifier(
              give one, or set the client authentication to none",
         )
     })?;
-    let trust = Trust::of(store)?;
-    let algorithms = provider.signature_verification_algorithms;
-    let is_mandatory = settings.client_auth == ClientAuth::Need;
-    let lists = match &settings.crl_file {
-        None => None,
-        Some(path) => Some((path, revocation_lists(path)?)),
-    };
-    if trust.authorities.is_empty() {
-        if let Some((path, _)) = lists {
-            return Err(TlsError::of(path, NO_REVOKER));
+    let (trust, revoked) = Trust::of(store, settings.crl_file.as_deref())?;
+    let revokes = revoked.is_some();
+    let chain = if trust.authorities.is_empty() {
+        None
+    } else {
+        let authorities = Arc::clone(&trust.authorities);
+        let mut builder =
+            WebPkiClientVerifier::builder_with_provider(authorities, Arc::clone(provider));
+        if let Some(lists) = revoked {
+            builder = builder.with_crls(lists).allow_unknown_revocation_status();
         }
-        return Ok(Arc::new(ClientVerifier {
-            chain: None,
-            hints: trust.subjects(),
-            trust,
-            revokes: false,
-            is_mandatory,
-            algorithms,
-        }));
-    }
-    let revokes = lists.is_some();
-    let authorities = Arc::clone(&trust.authorities);
-    let mut builder =
-        WebPkiClientVerifier::builder_with_provider(authorities, Arc::clone(provider));
-    if let Some((_, lists)) = lists {
-        builder = builder.with_crls(lists).allow_unknown_revocation_status();
-    }
-    let chain = builder.build().map_err(|error| {
-        let path = settings.crl_file.as_ref().unwrap_or(&store.path);
-        TlsError::of(path, format!("clients cannot be judged by it: {error}"))
-    })?;
-    let (chain, hints) = (Some(chain), trust.subjects());
+        let chain = builder.build().map_err(|error| {
+            let path = settings.crl_file.as_ref().unwrap_or(&store.path);
+            TlsError::of(path, format!("clients cannot be judged by it: {error}"))
+        })?;
+        Some(chain)
+    };
+    let is_mandatory = settings.client_auth == ClientAuth::Need;
+    let algorithms = provider.signature_verification_algorithms;
+    let hints = trust.subjects();
     Ok(Arc::new(ClientVerifier { chain, hints, trust, revokes, is_mandatory, algorithms }))
 }
-
-pub(super) fn revocation_lists(
-    path: &Path,
-) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
-    let lists = pem_file::revocation_lists(read_file(path)?);
-    let lists = lists.map_err(|reason| TlsError::of(path, reason))?;
-    match lists.is_empty() {
-        true => Err(TlsError::of(path, "holds no revocation list")),
-        false => Ok(lists),
-    }
-}
-
-/// Of a file of revocation lists.
-pub(super) const NO_REVOKER: &str =
-    "is of no use: the trust store has no authority that could revoke";
 
 /// As Java: a certificate is trusted by its issuer, or because it is in the trust store itself; it may be of the first
 /// version.

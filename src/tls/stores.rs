@@ -1,9 +1,11 @@
 //! Key stores and trust stores: files of PEM, PKCS12 and JKS, as ZooKeeper takes them.
 //!
-//! *Owns* the reading of such a file: which key and chain it has, and which certificates it trusts.
+//! *Owns* the reading of such a file: which key and chain it has, which certificates it trusts, and of PEM which blocks
+//! count: every one whose label has CERTIFICATE in it, and the first one whose label has PRIVATE KEY in it, in the
+//! order of the file; text between them says nothing.
 //! *Invariants*: a password never shows in an error or in debug output; a file that holds not what is asked of it is
 //! an error that names the file; nothing is guessed from the content: the type is what the configuration or the
-//! file's suffix says.
+//! file's suffix says; only of revocation lists both forms are taken.
 //! *Never* decides whether a certificate is good for anything.
 //! Reproduces `X509Util.loadKeyStore`, `PEMFileLoader` and `FileKeyStoreLoaderBuilderProvider`.
 
@@ -12,10 +14,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use p12_keystore::Pkcs12Archive;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use pem::Pem;
+use pkcs8::EncryptedPrivateKeyInfoRef;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 
-use super::TlsError;
-use super::{jks, pem_file};
+use super::{TlsError, jks};
 
 /// Longest file of keys, certificates or a password: what a mistaken path must not fill the memory with.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -106,8 +109,11 @@ impl Store {
     pub(super) fn key(&self) -> Result<KeyEntry, TlsError> {
         let (kind, bytes, password) = self.read()?;
         let entry = match kind {
-            StoreKind::Pem => pem_file::key_entry(&bytes, &password),
-            StoreKind::Jks => jks::read(&bytes, &password).and_then(jks::Entries::into_key),
+            StoreKind::Pem => key_of_pem(&bytes, &password),
+            StoreKind::Jks => jks::read(&bytes, &password).and_then(|entries| {
+                let (key, chain) = entries.key.ok_or("holds no private key")?;
+                Ok(KeyEntry { key, chain })
+            }),
             StoreKind::Pkcs12 => pkcs12(&bytes, &password).and_then(key_of_pkcs12),
         };
         let entry = entry.map_err(|reason| TlsError::of(&self.path, reason))?;
@@ -124,7 +130,7 @@ impl Store {
     pub(super) fn trusted(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         let (kind, bytes, password) = self.read()?;
         let trusted = match kind {
-            StoreKind::Pem => pem_file::certificates(&bytes),
+            StoreKind::Pem => certificates_of_pem(&bytes),
             StoreKind::Jks => jks::read(&bytes, &password).map(|entries| entries.trusted),
             StoreKind::Pkcs12 => pkcs12(&bytes, &password).map(trusted_of_pkcs12),
         };
@@ -160,6 +166,66 @@ pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, TlsError> {
         return Err(TlsError::of(path, format!("is larger than {FILE_BYTES_MAX} bytes")));
     }
     fs::read(path).map_err(of)
+}
+
+/// The revocation lists of a file of PEM, or the one of DER that it is.
+///
+/// # Errors
+/// It cannot be read, is no PEM, or holds none.
+pub(super) fn revocation_lists(
+    path: &Path,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let bytes = read_file(path)?;
+    let is_pem = |window: &[u8]| window == b"-----BEGIN";
+    if !bytes.starts_with(b"-----") && !bytes.windows(b"-----BEGIN".len()).any(is_pem) {
+        return Ok(vec![CertificateRevocationListDer::from(bytes)]);
+    }
+    let blocks = blocks(&bytes).map_err(|reason| TlsError::of(path, reason))?;
+    let lists = blocks.into_iter().filter(|block| block.tag().contains("CRL"));
+    let lists: Vec<_> =
+        lists.map(|block| CertificateRevocationListDer::from(block.into_contents())).collect();
+    match lists.is_empty() {
+        true => Err(TlsError::of(path, "holds no revocation list")),
+        false => Ok(lists),
+    }
+}
+
+/// All certificates of a file of PEM.
+fn certificates_of_pem(bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let blocks = blocks(bytes)?.into_iter().filter(|block| block.tag().contains("CERTIFICATE"));
+    Ok(blocks.map(|block| CertificateDer::from(block.into_contents())).collect())
+}
+
+/// The certificates of a file of PEM, and its key. With a password that must be encrypted and without one it must not
+/// be, as in ZooKeeper.
+fn key_of_pem(bytes: &[u8], password: &str) -> Result<KeyEntry, String> {
+    let blocks = blocks(bytes)?;
+    let key = blocks.iter().find(|block| block.tag().contains("PRIVATE KEY"));
+    let key = private_key(key.ok_or("holds no private key")?, password)?;
+    Ok(KeyEntry { key, chain: certificates_of_pem(bytes)? })
+}
+
+fn blocks(bytes: &[u8]) -> Result<Vec<Pem>, String> {
+    pem::parse_many(bytes).map_err(|error| format!("is no PEM: {error}"))
+}
+
+fn private_key(block: &Pem, password: &str) -> Result<PrivateKeyDer<'static>, String> {
+    let contents = block.contents();
+    let of = |bytes: &[u8]| {
+        PrivateKeyDer::try_from(bytes.to_vec())
+            .map_err(|reason| format!("its private key cannot be read: {reason}"))
+    };
+    match (EncryptedPrivateKeyInfoRef::try_from(contents), password) {
+        (Ok(_), "") => Err("its private key is encrypted, and no password is given".to_owned()),
+        (Ok(encrypted), password) => {
+            let key = encrypted.decrypt(password.as_bytes()).map_err(|error| {
+                format!("its private key is not opened by this password: {error}")
+            })?;
+            of(key.as_bytes())
+        }
+        (Err(_), "") => of(contents),
+        (Err(_), _) => Err("a password is given, but its private key is not encrypted".to_owned()),
+    }
 }
 
 fn pkcs12(bytes: &[u8], password: &str) -> Result<Pkcs12Archive, String> {

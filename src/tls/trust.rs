@@ -6,14 +6,15 @@
 //! nothing, is no authority's. *Never* looks at a name.
 //! Reproduces how Java judges trust anchors, but for those of the first version, which it lets vouch for others.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::{DistinguishedName, RootCertStore};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::TlsError;
-use super::stores::Store;
+use super::stores::{Store, revocation_lists};
 
 /// See the module.
 #[derive(Debug)]
@@ -25,11 +26,14 @@ pub(super) struct Trust {
 }
 
 impl Trust {
-    /// Of a store.
+    /// Of a store, with the lists of the file that revokes certificates, if there is one.
     ///
     /// # Errors
-    /// It cannot be read, or holds what is no certificate.
-    pub(super) fn of(store: &Store) -> Result<Self, TlsError> {
+    /// A file cannot be read, the store holds what is no certificate, or has no authority that could revoke.
+    pub(super) fn of(
+        store: &Store,
+        crl_file: Option<&Path>,
+    ) -> Result<(Self, Option<Vec<CertificateRevocationListDer<'static>>>), TlsError> {
         let all = store.trusted()?;
         let mut authorities = RootCertStore::empty();
         for certificate in all.iter().filter(|certificate| is_authority(certificate)) {
@@ -44,7 +48,12 @@ impl Trust {
             let reason = format!("certificate {} of it cannot be read", at + 1);
             return Err(TlsError::of(&store.path, reason));
         }
-        Ok(Self { authorities: Arc::new(authorities), all })
+        let revoked = crl_file.map(revocation_lists).transpose()?;
+        if let Some(path) = crl_file.filter(|_| authorities.is_empty()) {
+            let reason = "is of no use: the trust store has no authority that could revoke";
+            return Err(TlsError::of(path, reason));
+        }
+        Ok((Self { authorities: Arc::new(authorities), all }, revoked))
     }
 
     /// Whether a certificate is trusted because it is there.

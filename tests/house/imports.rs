@@ -261,7 +261,7 @@ const ROOMS: &[(&str, Arrows)] = &[
 
 /// Crates that belong to one place only.
 const CRATES: &[(&str, &[&str])] = &[
-    ("tokio", &["server", "admin", "supervision", "cli", "main", "recipes"]),
+    ("tokio", &["server", "admin", "supervision", "tls", "cli", "main", "recipes"]),
     ("sled", &["storage"]),
     ("raft", &["replica"]),
     ("nom", &["proto"]),

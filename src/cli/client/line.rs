@@ -8,9 +8,9 @@ use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustls::{ClientConfig, ClientConnection};
+use rustls::ClientConfig;
 
-use crate::tls;
+use crate::tls::Session;
 
 /// Bytes of records that are taken from the socket at once.
 const RECORDS_BYTES: usize = 4096;
@@ -19,7 +19,7 @@ const RECORDS_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Line {
     stream: TcpStream,
-    session: Option<Arc<Mutex<ClientConnection>>>,
+    session: Option<Arc<Mutex<Session>>>,
 }
 
 impl Line {
@@ -32,7 +32,7 @@ impl Line {
         host: &str,
         config: Option<&Arc<ClientConfig>>,
     ) -> io::Result<Self> {
-        let session = config.map(|config| tls::session(config, host)).transpose()?;
+        let session = config.map(|config| Session::with(config, host)).transpose()?;
         Ok(Self { stream, session: session.map(|session| Arc::new(Mutex::new(session))) })
     }
 
@@ -51,9 +51,9 @@ impl Line {
         let Some(session) = &self.session else { return self.stream.write_all(bytes) };
         let mut session = lock(session);
         while !bytes.is_empty() {
-            let taken = session.writer().write(bytes)?;
+            let taken = session.take(bytes)?;
             bytes = &bytes[taken..];
-            write_out(&mut session, &mut self.stream)?;
+            session.write_out(&mut self.stream)?;
         }
         Ok(())
     }
@@ -64,23 +64,19 @@ impl Line {
         loop {
             {
                 let mut session = lock(session);
-                match session.reader().read(out) {
+                match session.read(out) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     read => return read,
                 }
-                write_out(&mut session, &mut self.stream)?;
+                session.write_out(&mut self.stream)?;
             }
             let mut records = [0; RECORDS_BYTES];
             let length = self.stream.read(&mut records)?;
             let mut records = &records[..length];
             let mut session = lock(session);
             loop {
-                session.read_tls(&mut records)?;
-                if let Err(error) = session.process_new_packets() {
-                    // The server is told why, as far as that is possible.
-                    let _ = write_out(&mut session, &mut self.stream);
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, error));
-                }
+                session.receive(&mut records)?;
+                session.decrypt_or_tell(&mut self.stream)?;
                 if records.is_empty() {
                     break;
                 }
@@ -89,13 +85,6 @@ impl Line {
     }
 }
 
-fn lock(session: &Mutex<ClientConnection>) -> MutexGuard<'_, ClientConnection> {
+fn lock(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
     session.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write_out(session: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()> {
-    while session.wants_write() {
-        session.write_tls(stream)?;
-    }
-    Ok(())
 }

@@ -40,8 +40,9 @@ use crate::server::limits::{
     REQUESTS_PER_MESSAGE_MAX, WRITE_SLICES_MAX,
 };
 use crate::server::mailbox::{End, Line, Message, Outbox};
-use crate::server::transport::{Handshakes, Protection, Socket, TlsSession};
+use crate::server::transport::{Handshakes, Protection, Socket};
 use crate::supervision::{self, Task};
+use crate::tls::Session;
 use crate::tree::acl::Identity;
 
 /// Serves one accepted connection until it ends. `place`: what it counts as until its socket is closed, and whose
@@ -183,7 +184,7 @@ struct Connection<'a> {
     conn: ConnId,
     reader: OwnedReadHalf,
     /// What encrypts it.
-    tls: Option<TlsSession>,
+    tls: Option<Session>,
     line: &'a Arc<Line>,
     server: &'a ServerContext,
     in_flight: InFlight,
@@ -386,7 +387,7 @@ impl Connection<'_> {
                 match &mut self.tls {
                     None => Poll::Ready(Ok(())),
                     Some(tls) => {
-                        tls.say_end();
+                        tls.send_close_notify();
                         tls.poll_flush(self.line.writer.as_ref(), context)
                     }
                 }

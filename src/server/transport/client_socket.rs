@@ -12,11 +12,11 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
-use super::client_tls::TlsSession;
+use super::client_tls;
 use super::handshakes::Handshakes;
 use crate::proto::Text;
 use crate::server::limits::SUBJECT_BYTES_MAX;
-use crate::tls::{Loaded, Reloadable, subject};
+use crate::tls::{Loaded, Reloadable, Session, begins_with_tls, subject};
 use crate::tree::acl::Identity;
 
 /// What is said of a client that does not begin TLS where nothing else is spoken.
@@ -37,11 +37,8 @@ pub(crate) enum Protection {
 #[derive(Debug)]
 pub(in crate::server) struct Socket {
     stream: TcpStream,
-    tls: Option<TlsSession>,
+    tls: Option<Session>,
 }
-
-/// The first byte of a handshake of TLS: the kind of its records.
-const HANDSHAKE: u8 = 0x16;
 
 impl Socket {
     /// Begins TLS if that is what the port speaks, and waits until its handshake is over. `None`: the client has said
@@ -59,19 +56,15 @@ impl Socket {
             Protection::Tls(source) => (source, false),
             Protection::Either(source) => (source, true),
         };
-        let mut first = [0];
-        match stream.peek(&mut first).await {
-            Ok(0) | Err(_) => return Ok(None),
-            Ok(_) => {}
-        }
-        if first != [HANDSHAKE] {
+        let Ok(Some(is_tls)) = begins_with_tls(&stream).await else { return Ok(None) };
+        if !is_tls {
             return match is_plain_taken {
                 true => Ok(Some(Self { stream, tls: None })),
                 false => Err(io::Error::new(io::ErrorKind::InvalidData, SPEAKS_PLAIN)),
             };
         }
         let Loaded { config, is_rsa, .. } = source.current();
-        let session = TlsSession::new(config).map_err(io::Error::other)?;
+        let session = client_tls::begin(config).map_err(io::Error::other)?;
         let elsewhere = is_rsa.then_some(&handshakes.slow);
         let deadline = handshakes.deadline;
         let _going = handshakes.begin();
@@ -90,9 +83,8 @@ impl Socket {
     /// # Errors
     /// The certificate has a subject that cannot be read, or is longer than [`SUBJECT_BYTES_MAX`].
     pub(in crate::server) fn proven(&self, super_user: Option<&str>) -> io::Result<Vec<Identity>> {
-        let Some(certificate) = self.tls.as_ref().and_then(|tls| tls.shown().first()) else {
-            return Ok(Vec::new());
-        };
+        let shown = self.tls.as_ref().and_then(|tls| tls.peer_certificates());
+        let Some(certificate) = shown.and_then(<[_]>::first) else { return Ok(Vec::new()) };
         let unfit = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
         let subject = subject::of_certificate(certificate).map_err(unfit)?;
         if subject.len() > SUBJECT_BYTES_MAX {
@@ -128,14 +120,12 @@ impl Socket {
             bytes = &bytes[taken..];
             poll_fn(|context| tls.poll_flush(stream, context)).await?;
         }
-        tls.say_end();
+        tls.send_close_notify();
         poll_fn(|context| tls.poll_flush(stream, context)).await
     }
 
     /// Its halves, and the session of TLS.
-    pub(in crate::server) fn into_parts(
-        self,
-    ) -> (OwnedReadHalf, OwnedWriteHalf, Option<TlsSession>) {
+    pub(in crate::server) fn into_parts(self) -> (OwnedReadHalf, OwnedWriteHalf, Option<Session>) {
         let (reader, writer) = self.stream.into_split();
         (reader, writer, self.tls)
     }

@@ -20,10 +20,8 @@ use super::stream::Stream;
 use crate::config::PeerTlsConfig;
 use crate::server::limits::{PEER_CONNECT_MAX, SLOW_HANDSHAKES_MAX};
 use crate::supervision::{Task, spawn_blocking};
-use crate::tls::{Reloadable, names, subject};
+use crate::tls::{Reloadable, begins_with_tls, names, subject};
 
-/// What the first byte of a connection through TLS is.
-const HANDSHAKE_RECORD: u8 = 0x16;
 /// Characters of a subject that are shown.
 const SUBJECT_SHOWN_MAX: usize = 200;
 
@@ -78,11 +76,9 @@ impl LinkTls {
     /// The handshake failed, or nothing came in time.
     pub(in crate::server) async fn accept(&self, stream: TcpStream) -> io::Result<Stream> {
         timeout(self.deadline, async {
-            let mut first = [0];
-            let come = stream.peek(&mut first).await?;
-            match (come, first[0]) {
-                (1.., HANDSHAKE_RECORD) => self.shake_hands(stream).await,
-                _ => Ok(Stream::Plain(stream)),
+            match begins_with_tls(&stream).await? {
+                Some(true) => self.shake_hands(stream).await,
+                Some(false) | None => Ok(Stream::Plain(stream)),
             }
         })
         .await?

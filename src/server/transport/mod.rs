@@ -11,7 +11,6 @@ mod link_tls;
 mod stream;
 
 pub(in crate::server) use client_socket::{Protection, Socket};
-pub(in crate::server) use client_tls::TlsSession;
 pub(in crate::server) use handshakes::Handshakes;
 pub(in crate::server) use link_tls::LinkTls;
 pub(in crate::server) use stream::{Reader, Stream, WaitingStream, Writer};
