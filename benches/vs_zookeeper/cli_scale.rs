@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum as _};
-use lockkeeper::internals::bench::{Gathering, Work};
+use lockkeeper::internals::bench::Work;
 
 use crate::abuser::Abuse;
 use crate::cli::{PeerArgs, finish, kinds_for, seconds};
+use crate::crowd::Gathering;
 use crate::mode::Mode;
 use crate::results::Results;
 use crate::{abuse, children, crowds, overload, sessions};

@@ -12,8 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use lockkeeper::internals::bench::{Crowd, Gathering, Standing, histogram};
+use lockkeeper::internals::bench::histogram;
 use serde::{Deserialize, Serialize};
+
+use crate::crowd::{Crowd, Gathering, Standing};
 
 /// Sessions of one process: what it may have open files on common systems, less those that lose their
 /// connections while others come.

@@ -116,10 +116,10 @@ impl From<&Outcome> for Cell {
     fn from(outcome: &Outcome) -> Self {
         Cell {
             per_second: outcome.per_second(),
-            p50_ms: outcome.latency_ms(0.5),
-            p99_ms: outcome.latency_ms(0.99),
-            p999_ms: outcome.latency_ms(0.999),
-            max_ms: outcome.latency_ms(1.0),
+            p50_ms: milliseconds(&outcome.latencies, 0.5),
+            p99_ms: milliseconds(&outcome.latencies, 0.99),
+            p999_ms: milliseconds(&outcome.latencies, 0.999),
+            max_ms: milliseconds(&outcome.latencies, 1.0),
             server_cpu_us: outcome.server_us(),
             threads: outcome
                 .server_threads

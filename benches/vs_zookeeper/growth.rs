@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
-use lockkeeper::internals::bench::{self, Bystanders, Fault, Go, Length, Plan, Work};
+use lockkeeper::internals::bench::{self, Fault, Go, Length, Plan, Work};
 
+use crate::bystanders::Bystanders;
 use crate::figures::Cell;
 use crate::grown::{Axis, Curve, Grows, Growth, Point};
 use crate::load::{self, TREE};

@@ -7,8 +7,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use lockkeeper::internals::bench::{Bystanders, Fault, proc};
+use lockkeeper::internals::bench::{Fault, proc};
 
+use crate::bystanders::Bystanders;
 use crate::idle_figures::{IdlePeer, Idleness, Node, Stand};
 use crate::kinds::Kind;
 use crate::machine;

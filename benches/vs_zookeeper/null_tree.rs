@@ -8,6 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use lockkeeper::internals::bench::wire;
 
+/// Operation: is there a znode. The load generator never asks.
+const EXISTS: i32 = 3;
 /// Nodes that fit before the map grows, which stops the server for a fifth of a second.
 const ROOM: usize = 1 << 20;
 
@@ -97,7 +99,7 @@ impl Tree {
                 wire::buffer(out, &node.data);
                 node.stat(out);
             }
-            wire::EXISTS => self.nodes.get(path).ok_or(wire::NO_NODE)?.stat(out),
+            EXISTS => self.nodes.get(path).ok_or(wire::NO_NODE)?.stat(out),
             wire::SET => {
                 let data = wire::buffer_at(rest, 0).ok_or(MARSHALLING)?;
                 let version = wire::int_at(rest, 4 + data.len()).ok_or(MARSHALLING)?;

@@ -8,10 +8,9 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use lockkeeper::internals::bench::{
-    self, Fault, Gathering, Go, Length, PATIENCE, Plan, Session, proc,
-};
+use lockkeeper::internals::bench::{self, Fault, Go, Length, PATIENCE, Plan, Session, proc};
 
+use crate::crowd::Gathering;
 use crate::crowds::Crowds;
 use crate::figures::{Cell, median};
 use crate::kinds::Kind;

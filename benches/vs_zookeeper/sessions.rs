@@ -8,8 +8,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use lockkeeper::internals::bench::{Fault, Gathering, PATIENCE, Session, proc, wire};
+use lockkeeper::internals::bench::{Fault, PATIENCE, Session, proc, wire};
 
+use crate::crowd::Gathering;
 use crate::crowds::{Crowds, Measured};
 use crate::idle::Watch;
 use crate::kinds::Kind;

@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use lockkeeper::internals::bench::{
-    self, Fault, Go, Interim, Length, Outcome, Passed, Plan, Storm, Work, histogram, milliseconds,
-    proc,
+    self, Fault, Go, Interim, Length, Outcome, Plan, Work, histogram, milliseconds, proc,
 };
 
 use crate::disk::{self, Patrolled};
@@ -21,8 +20,10 @@ use crate::figures::median;
 use crate::kinds::Kind;
 use crate::load::{self, TREE};
 use crate::mode::Mode;
+use crate::packets::dropped_packets;
 use crate::peers::Peer;
 use crate::steady_figures::{DiskProbe, STALL_MS, Steadiness, SteadyPeer, Stormed, Window};
+use crate::storm::{Passed, Storm};
 use crate::{machine, peers};
 
 /// Windows in which the most is found out, and the length of each.
@@ -177,7 +178,7 @@ impl<'a> Watch<'a> {
             ops: 0,
             latencies: histogram(),
             cpu: cpu(peer).map_err(|e| peer.failure(&e.to_string()))?,
-            dropped_packets: proc::dropped_packets().map_err(|e| e.to_string())?,
+            dropped_packets: dropped_packets().map_err(|e| e.to_string())?,
         };
         Ok(Watch {
             settings,
@@ -214,7 +215,7 @@ impl<'a> Watch<'a> {
             // What came before the first window is not its.
             self.patrolled.try_iter().for_each(drop);
             self.before.cpu = cpu(self.peer).map_err(|e| e.to_string())?;
-            self.before.dropped_packets = proc::dropped_packets().map_err(|e| e.to_string())?;
+            self.before.dropped_packets = dropped_packets().map_err(|e| e.to_string())?;
             return Ok(());
         };
         self.late = self.late.max(before.elapsed().saturating_sub(LOOK));
@@ -286,7 +287,7 @@ impl<'a> Watch<'a> {
             ops,
             latencies: latencies.clone(),
             cpu: cpu(self.peer).map_err(failed)?,
-            dropped_packets: proc::dropped_packets().map_err(failed)?,
+            dropped_packets: dropped_packets().map_err(failed)?,
         };
         let mut own = now.latencies.clone();
         own.subtract(&self.before.latencies).map_err(|e| format!("latencies: {e}"))?;

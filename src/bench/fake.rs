@@ -4,8 +4,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::session::PATIENCE;
-use super::wire;
+use super::{PATIENCE, wire};
 
 /// Its end of a connection.
 pub(super) struct Fake {
@@ -41,6 +40,7 @@ impl Fake {
     }
 
     /// Answers the next request by this; false if the client has gone instead.
+    #[allow(dead_code, reason = "for the tests of benches/vs_zookeeper")]
     pub(super) fn serves_next(&mut self, body: &[u8]) -> bool {
         let mut probe = [0; 1];
         if !matches!(self.stream.peek(&mut probe), Ok(1)) {

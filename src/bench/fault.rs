@@ -38,17 +38,17 @@ impl Fault {
     }
 
     /// An answer that a correct server does not give.
-    pub(super) fn wrong(text: impl Into<String>) -> Self {
+    pub fn wrong(text: impl Into<String>) -> Self {
         Fault::Wrong(text.into())
     }
 
     /// Waiting for sockets has failed.
-    pub(super) fn epoll(error: std::io::Error) -> Self {
+    pub fn epoll(error: std::io::Error) -> Self {
         Fault::Machine(format!("epoll: {error}"))
     }
 
     /// A server said no to `what`.
-    pub(super) fn refused(what: impl Into<String>, code: i32) -> Self {
+    pub fn refused(what: impl Into<String>, code: i32) -> Self {
         Fault::Refused { what: what.into(), code }
     }
 }

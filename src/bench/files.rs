@@ -8,7 +8,10 @@ use super::Fault;
 const OTHERS: u64 = 64;
 
 /// Raises the soft limit to the hard one if so many connections need that.
-pub(super) fn allow(connections: usize) -> Result<(), Fault> {
+///
+/// # Errors
+/// The hard one is lower, or the operating system refuses.
+pub fn allow(connections: usize) -> Result<(), Fault> {
     let needed = connections as u64 + OTHERS;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|files| files >= needed) {

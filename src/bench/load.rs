@@ -5,98 +5,28 @@
 //! request in the client to having read its reply, so at depth D it holds the wait behind D-1 others;
 //! at a rate it runs from when the request was due.
 
-use std::time::Instant;
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use mio::Poll;
 
 use super::alarm::{self, Alarms};
-use super::arena::Arena;
-use super::crew::{self, Common};
-use super::fan::Member;
-use super::link::{Link, Task};
-use super::lock::Lock;
-use super::outcome::{Interim, Outcome, Tally};
+use super::link::Link;
+use super::outcome::{Interim, Tally};
 use super::pace::Pace;
 use super::plan::{Go, Length, Plan, Work};
 use super::proc::{self, Processors};
-use super::script::{self, Script};
-use super::session::{self, Session};
 use super::sockets::{self, LOOK};
 use super::threads::Threads;
-use super::{Fault, files, wire};
+use super::{Fault, count};
 
 /// Of connections that watch a znode, the one that changes it.
 const WRITER: usize = 0;
-/// Connections of one run at most.
-pub const CONNECTIONS_MAX: usize = 20_000;
-/// Requests in flight per connection at most.
-pub const DEPTH_MAX: usize = 100_000;
-
-/// Runs a plan, having prepared the znodes it needs. `look` is told how far it has come, some twenty
-/// times a second, and can end it.
-///
-/// # Errors
-/// A server cannot be reached, refuses, or errs; the znodes that were made remain.
-pub fn run(plan: &Plan, look: &mut dyn FnMut(&Interim<'_>) -> Go) -> Result<Outcome, Fault> {
-    let fault = |e: Fault| e.after(&format!("{} at {}", plan.work, plan.addrs[0]));
-    files::allow(plan.connections)?;
-    let tasks = prepare(plan).map_err(fault)?;
-    crew::run(plan, tasks, look).map_err(fault)
-}
-
-/// Makes sure that the nodes of the plan are there and finds a task for each connection.
-///
-/// Sessions that are opened afterwards, at any server of an ensemble, see these nodes: to open a
-/// session is a transaction behind those that made them.
-fn prepare(plan: &Plan) -> Result<Vec<Task>, Fault> {
-    let mut session = Session::open_as(plan.addrs[0], &plan.access)?;
-    session.ensure_all(&plan.room_path())?;
-    let shares = plan.work.contends() || plan.work == Work::Watches;
-    let nodes = if shares { 1 } else { plan.connections };
-    let own = |connection: usize| {
-        let path = plan.below_path(connection);
-        let data = script::data(&path, plan.size);
-        (path, data)
-    };
-    let creates = (0..nodes).map(own).map(|(path, data)| {
-        let request = wire::create(&path, &data);
-        (path, request)
-    });
-    session.call_all(creates, |path, answer| session::made(&format!("create {path}"), answer))?;
-    let mut tasks = Vec::with_capacity(plan.connections);
-    if plan.work == Work::Watches {
-        let (path, data) = own(0);
-        let (_, version) = session.read(&path)?;
-        let members = Member::all(&path, &data, version, plan.connections - 1);
-        tasks.extend(members.into_iter().map(|member| Task::Fan(Box::new(member))));
-        session.close()?;
-        return Ok(tasks);
-    }
-    let shared = Arena::new();
-    for connection in 0..plan.connections {
-        if plan.work.contends() {
-            let naive = plan.work == Work::Herd;
-            let lock = Lock::new(&plan.below_path(0), plan.hold, shared.clone(), naive);
-            tasks.push(Task::Lock(Box::new(lock)));
-            continue;
-        }
-        let (path, data) = own(connection);
-        if plan.work == Work::Lock {
-            let lock = Lock::new(&path, plan.hold, Arena::new(), false);
-            tasks.push(Task::Lock(Box::new(lock)));
-            continue;
-        }
-        let (_, version) = session.read(&path)?;
-        let limit = match &plan.length {
-            Length::Timed { .. } => None,
-            Length::Counted(counts) => Some(counts[connection]),
-        };
-        let script = Script::new(plan.work, &path, data, version, limit).scattered(plan.scatter);
-        tasks.push(Task::Script(Box::new(script)));
-    }
-    session.close()?;
-    Ok(tasks)
-}
+/// Time between two looks at whether the others have opened their connections.
+const WAIT: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -138,6 +68,99 @@ pub(super) struct Part {
     /// Operations completed, and events received, since the connections were opened.
     pub completed: u64,
     pub all_events: u64,
+}
+
+/// What the threads of a run know of each other.
+pub(super) struct Common {
+    /// Threads that have all their connections, and threads that have all their answers.
+    ready: AtomicUsize,
+    drained: AtomicUsize,
+    may_close: AtomicBool,
+    stops: AtomicBool,
+    failed: AtomicBool,
+    /// Operations of each thread.
+    ops: Vec<AtomicU64>,
+    /// The servers' count of events at the start and at the end, if they say.
+    events_before: Option<u64>,
+    events_after: OnceLock<Option<u64>>,
+}
+
+impl Common {
+    pub(super) fn new(plan: &Plan, threads: usize) -> Self {
+        let events_before = plan.asks_counts.then(|| count::events_sent(&plan.addrs)).flatten();
+        Common {
+            ready: AtomicUsize::new(0),
+            drained: AtomicUsize::new(0),
+            may_close: AtomicBool::new(false),
+            stops: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            ops: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+            events_before,
+            events_after: OnceLock::new(),
+        }
+    }
+
+    fn threads(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Ends the run before its time.
+    fn stop(&self) {
+        self.stops.store(true, Ordering::Release);
+    }
+
+    /// Whether it has been ended so.
+    fn stops(&self) -> bool {
+        self.stops.load(Ordering::Acquire)
+    }
+
+    pub(super) fn fail(&self) {
+        self.failed.store(true, Ordering::Release);
+        self.stop();
+    }
+
+    /// Waits until all threads have their connections, and keeps these alive; false if one has failed.
+    pub(super) fn wait(&self, links: &mut [Link]) -> Result<bool, Fault> {
+        self.ready.fetch_add(1, Ordering::AcqRel);
+        let mut looked = Instant::now();
+        while self.ready.load(Ordering::Acquire) < self.threads() {
+            if self.failed.load(Ordering::Acquire) {
+                return Ok(false);
+            }
+            thread::sleep(WAIT);
+            let now = Instant::now();
+            if now.duration_since(looked) >= LOOK {
+                looked = now;
+                links.iter_mut().try_for_each(|link| link.live_on(now))?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Notes how many operations a thread has done; returns those of all.
+    fn count(&self, thread: usize, ops: u64) -> u64 {
+        self.ops[thread].store(ops, Ordering::Relaxed);
+        self.ops.iter().map(|ops| ops.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Notes that a thread has its last answer. The last one has the servers' events counted.
+    fn drained(&self, addrs: &[SocketAddr]) {
+        if self.drained.fetch_add(1, Ordering::AcqRel) + 1 == self.threads() {
+            let after = self.events_before.and_then(|_| count::events_sent(addrs));
+            self.events_after.get_or_init(|| after);
+            self.may_close.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether sessions may be closed: all threads have their last answer, or one never will.
+    fn may_close(&self) -> bool {
+        self.may_close.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn server_events(&self) -> Option<u64> {
+        let after = self.events_after.get().copied().flatten()?;
+        Some(after.saturating_sub(self.events_before?))
+    }
 }
 
 /// One thread's share of a run.
@@ -375,75 +398,4 @@ fn read_counters(plan: &Plan) -> Result<Reading, Fault> {
         machine: proc::processors()?,
         at: Instant::now(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::TcpListener;
-    use std::sync::mpsc::{Receiver, Sender, channel};
-    use std::time::Duration;
-
-    use super::super::fake::Fake;
-    use super::*;
-
-    /// The path of the only contender.
-    const NODE: &[u8] = b"/bench/x/c00000/lock-0000000000";
-
-    /// Serves one session to its end. A list that is `asked` for is answered, after a watch event,
-    /// once it `may` be.
-    fn serve(mut fake: Fake, asked: &Sender<()>, may: &Receiver<()>) {
-        loop {
-            let (xid, op) = fake.request();
-            let mut body = Vec::new();
-            match op {
-                wire::CREATE => wire::buffer(&mut body, NODE),
-                wire::CHILDREN => {
-                    asked.send(()).expect("the test goes on");
-                    may.recv().expect("the window ends");
-                    fake.event();
-                    wire::int(&mut body, 1);
-                    wire::buffer(&mut body, b"lock-0000000000");
-                }
-                _ => assert_eq!(op, wire::CLOSE),
-            }
-            fake.answer(xid, &body);
-            if op == wire::CLOSE {
-                return;
-            }
-        }
-    }
-
-    #[test]
-    fn at_a_rate_a_lock_that_is_granted_after_the_window_counts_and_an_event_does_not() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let addr = listener.local_addr().expect("an address");
-        let ((asked, is_asked), (list, may)) = (channel(), channel());
-        let server = std::thread::spawn(move || {
-            // The first session prepares the znodes, the second takes the lock.
-            for _ in 0..2 {
-                serve(Fake::accept(&listener, 40_000, Duration::ZERO), &asked, &may);
-            }
-        });
-        let hour = Duration::from_secs(3600);
-        let plan = Plan {
-            length: Length::Timed { warm_up: Duration::ZERO, window: hour },
-            rate: Some(1.0),
-            room: "x".to_owned(),
-            asks_counts: false,
-            ..Plan::new(vec![addr], Work::Herd, 1, 1)
-        };
-        let (mut stops, mut list) = (false, Some(list));
-        let outcome = run(&plan, &mut |_| {
-            // By the look after the one that stops it, the window is over.
-            if let Some(list) = list.take_if(|_| stops) {
-                list.send(()).expect("the server waits");
-            }
-            stops |= is_asked.try_recv().is_ok();
-            if stops { Go::Stop } else { Go::On }
-        });
-        let contention = outcome.expect("it is measured").contention.expect("locks contend");
-        server.join().expect("the server is content");
-        assert_eq!(contention.acquires.len(), 1);
-        assert_eq!((contention.events, contention.all_events), (0, 1));
-    }
 }

@@ -96,12 +96,6 @@ impl Outcome {
         self.us(self.client_cpu)
     }
 
-    /// The latency that `quantile` of the operations did not exceed, in milliseconds.
-    #[must_use]
-    pub fn latency_ms(&self, quantile: f64) -> f64 {
-        milliseconds(&self.latencies, quantile)
-    }
-
     /// Watch events received per release of a lock, within the window.
     #[must_use]
     pub fn events_per_release(&self) -> Option<f64> {

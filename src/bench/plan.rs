@@ -12,6 +12,10 @@ const SIZE: usize = 100;
 /// The znode below which a run works unless said otherwise.
 const ROOT: &str = "/bench";
 
+/// Connections of one run at most.
+pub const CONNECTIONS_MAX: usize = 20_000;
+/// Requests in flight per connection at most.
+pub const DEPTH_MAX: usize = 100_000;
 /// Threads of one run at most.
 pub const THREADS_MAX: usize = 64;
 
@@ -145,9 +149,9 @@ pub struct Plan {
     pub addrs: Vec<SocketAddr>,
     /// The servers' processes, for CPU time and memory; may be empty.
     pub pids: Vec<u32>,
-    /// Sessions, from 1 to [`super::CONNECTIONS_MAX`].
+    /// Sessions, from 1 to [`CONNECTIONS_MAX`].
     pub connections: usize,
-    /// Requests in flight on each, from 1 to [`super::DEPTH_MAX`].
+    /// Requests in flight on each, from 1 to [`DEPTH_MAX`].
     pub depth: usize,
     /// Threads that the connections are spread over, from 1 to [`THREADS_MAX`]; no more are started
     /// than there are connections, and one if the work does not spread.

@@ -1,4 +1,4 @@
-//! What Linux's /proc says about processes and the machine: CPU time, memory, packets.
+//! What Linux's /proc says about processes and the machine: CPU time, memory.
 //!
 //! Reads only; a process that is gone is an error that names its pid.
 
@@ -95,27 +95,6 @@ fn processors_in(stat: &str) -> Option<Processors> {
     Some(Processors { used, stolen: seconds(steal) })
 }
 
-/// Packets that came to this machine and were dropped since it started, because the queue of a
-/// processor was full (`net.core.netdev_max_backlog`). On the loopback device, too: the sender of one waits
-/// for its repetition, 200 ms or longer.
-///
-/// # Errors
-/// /proc does not say.
-pub fn dropped_packets() -> Result<u64, Fault> {
-    let path = "/proc/net/softnet_stat";
-    let dropped = dropped_in(&text_of(path)?);
-    dropped.ok_or_else(|| Fault::Machine(format!("{path}: no dropped packets in it")))
-}
-
-/// A line for each processor, of hexadecimal columns: packets, and those that were dropped.
-fn dropped_in(softnet: &str) -> Option<u64> {
-    let dropped = |line: &str| {
-        let column = line.split_ascii_whitespace().nth(1)?;
-        u64::from_str_radix(column, 16).ok()
-    };
-    softnet.lines().map(dropped).sum()
-}
-
 fn text_of(path: &str) -> Result<String, Fault> {
     fs::read_to_string(path).map_err(|e| Fault::Machine(format!("{path}: {e}")))
 }
@@ -129,14 +108,5 @@ mod tests {
         let stat = "cpu  100 20 300 4000 50 6 7 80 9 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n";
         assert_eq!(processors_in(stat), Some(Processors { used: 4.33, stolen: 0.8 }));
         assert_eq!(processors_in("cpu  100 20 300\n"), None);
-    }
-
-    #[test]
-    fn dropped_packets_are_those_of_all_processors() {
-        assert_eq!(
-            dropped_in("2f6ad530 00001530 00000007\n1c248460 0000000a 0000000c\n"),
-            Some(5434)
-        );
-        assert_eq!(dropped_in("2f6ad530\n"), None);
     }
 }

@@ -54,7 +54,7 @@ impl Session {
     }
 
     fn connect(addr: SocketAddr, patience: Duration, access: &Access) -> Result<Self, Fault> {
-        let mut session = Session::greet_as(addr, patience, &wire::connect(TIMEOUT_MS), access)?;
+        let mut session = Session::greet(addr, patience, &wire::connect(TIMEOUT_MS), access)?;
         match session.granted() {
             Ok(Some(_)) => Ok(session),
             Ok(None) => Err(Fault::Unreachable(format!("{addr}: session refused"))),
@@ -63,15 +63,10 @@ impl Session {
     }
 
     /// Connects and sends a connect request. [`Session::granted`] is to follow.
-    pub(super) fn greet(
-        addr: SocketAddr,
-        patience: Duration,
-        request: &[u8],
-    ) -> Result<Self, Fault> {
-        Session::greet_as(addr, patience, request, &Access::default())
-    }
-
-    fn greet_as(
+    ///
+    /// # Errors
+    /// There is no connection.
+    pub fn greet(
         addr: SocketAddr,
         patience: Duration,
         request: &[u8],
@@ -89,7 +84,10 @@ impl Session {
     }
 
     /// Waits for the answer to that; `None` if there is no session.
-    pub(super) fn granted(&mut self) -> Result<Option<Granted>, Fault> {
+    ///
+    /// # Errors
+    /// The connection ended, or the answer is cut short.
+    pub fn granted(&mut self) -> Result<Option<Granted>, Fault> {
         let frame = self.frame()?;
         let granted =
             wire::connect_reply(&frame).ok_or_else(|| Fault::wrong("connect reply too short"))?;
@@ -138,14 +136,20 @@ impl Session {
     }
 
     /// Sends one request. [`Session::answered`] is to follow.
-    pub(super) fn ask(&mut self, mut request: Vec<u8>) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub fn ask(&mut self, mut request: Vec<u8>) -> Result<(), Fault> {
         self.xid += 1;
         wire::patch_xid(&mut request, self.xid);
         self.send(&request)
     }
 
     /// Waits for the answer to the last request.
-    pub(super) fn answered(&mut self) -> Result<Answer, Fault> {
+    ///
+    /// # Errors
+    /// The connection ended, or the reply is another's.
+    pub fn answered(&mut self) -> Result<Answer, Fault> {
         self.answer(self.xid)
     }
 
@@ -184,7 +188,10 @@ impl Session {
     }
 
     /// Creates a znode and all those above it, or leaves them as they are.
-    pub(super) fn ensure_all(&mut self, path: &str) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// One cannot be created.
+    pub fn ensure_all(&mut self, path: &str) -> Result<(), Fault> {
         let ends = path.match_indices('/').skip(1).map(|(at, _)| at);
         ends.chain([path.len()]).try_for_each(|end| self.ensure(&path[..end], b""))
     }
@@ -236,27 +243,24 @@ impl Session {
     }
 
     /// What the server has granted.
-    pub(super) fn timeout(&self) -> Duration {
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Tells the server that the session lives. [`Session::pinged`] is to follow.
-    pub(super) fn ping(&mut self) -> Result<(), Fault> {
-        let mut request = wire::bare(wire::PING);
-        wire::patch_xid(&mut request, wire::PING_XID);
-        self.send(&request)
-    }
-
-    /// Waits for the answer to that.
-    pub(super) fn pinged(&mut self) -> Result<(), Fault> {
-        self.answer(wire::PING_XID).map(drop)
-    }
-
-    fn send(&mut self, request: &[u8]) -> Result<(), Fault> {
+    /// Sends a request as it is.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub fn send(&mut self, request: &[u8]) -> Result<(), Fault> {
         self.stream.write_all(request).map_err(|e| Fault::Unreachable(format!("send: {e}")))
     }
 
-    fn answer(&mut self, due: i32) -> Result<Answer, Fault> {
+    /// Waits for the answer with this xid, which is to be the next.
+    ///
+    /// # Errors
+    /// The connection ended, or the reply is another's.
+    pub fn answer(&mut self, due: i32) -> Result<Answer, Fault> {
         let frame = self.frame()?;
         let reply = wire::reply(&frame).ok_or_else(|| Fault::wrong("reply too short"))?;
         if reply.xid != due {

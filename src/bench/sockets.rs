@@ -11,24 +11,31 @@ use super::Fault;
 /// Longest silence of the servers while something is to come from them; beyond it the run fails.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Longest wait for sockets, and time between two looks at what else there is to do.
-pub(super) const LOOK: Duration = Duration::from_millis(50);
+pub const LOOK: Duration = Duration::from_millis(50);
 /// Events taken from the kernel at a time.
 const EVENTS_MAX: usize = 1024;
 
 /// Room for what one wait brings.
-pub(super) fn events() -> Events {
+#[must_use]
+pub fn events() -> Events {
     Events::with_capacity(EVENTS_MAX)
 }
 
 /// Hears of the socket from now on, by this number.
-pub(super) fn register(poll: &Poll, stream: &mut TcpStream, number: usize) -> Result<(), Fault> {
+///
+/// # Errors
+/// The operating system's.
+pub fn register(poll: &Poll, stream: &mut TcpStream, number: usize) -> Result<(), Fault> {
     poll.registry()
         .register(stream, Token(number), Interest::READABLE | Interest::WRITABLE)
         .map_err(Fault::epoll)
 }
 
 /// Waits until something happens, and no longer than so long. There may be no event.
-pub(super) fn wait(poll: &mut Poll, events: &mut Events, most: Duration) -> Result<(), Fault> {
+///
+/// # Errors
+/// The operating system's.
+pub fn wait(poll: &mut Poll, events: &mut Events, most: Duration) -> Result<(), Fault> {
     match poll.poll(events, Some(most)) {
         Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(Fault::epoll(e)),
         Ok(()) | Err(_) => Ok(()),

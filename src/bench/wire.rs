@@ -10,8 +10,6 @@ use std::time::Duration;
 pub const CREATE: i32 = 1;
 /// Operation: delete a znode.
 pub const DELETE: i32 = 2;
-/// Operation: is there a znode.
-pub const EXISTS: i32 = 3;
 /// Operation: read a znode.
 pub const GET: i32 = 4;
 /// Operation: change a znode's data.
@@ -26,8 +24,6 @@ pub(super) const CHECK: i32 = 13;
 const MULTI: i32 = 14;
 /// Operation: name a credential.
 const AUTH: i32 = 100;
-/// Operation: watch again what a lost connection has watched.
-const SET_WATCHES: i32 = 101;
 /// Operation: end the session.
 pub const CLOSE: i32 = -11;
 
@@ -51,9 +47,6 @@ pub const PING_XID: i32 = -2;
 /// The xid of a credential.
 pub const AUTH_XID: i32 = -4;
 
-/// The xid of watches that are set again.
-pub const SET_WATCHES_XID: i32 = -8;
-
 /// Where a request's xid is, counted from the start of the frame (length prefix included).
 pub const XID_AT: usize = 4;
 /// Where the bytes of a request's path begin, for every operation used here.
@@ -67,7 +60,7 @@ pub const STAT: usize = 68;
 /// Where the data version is within a Stat.
 pub const STAT_VERSION_AT: usize = 32;
 /// Where the number of children is within a Stat.
-pub(super) const STAT_CHILDREN_AT: usize = 56;
+pub const STAT_CHILDREN_AT: usize = 56;
 /// The largest frame either side accepts; ZooKeeper's own default is the same.
 pub const FRAME_MAX: usize = 0xf_ffff;
 
@@ -102,13 +95,9 @@ pub fn connect(timeout_ms: i32) -> Vec<u8> {
     connect_as(timeout_ms, 0, &[0; 16])
 }
 
-/// The connect request of a session that is there already, with another connection for it.
+/// A connect request of a session with this password; 0 is none yet.
 #[must_use]
-pub fn reconnect(granted: &Granted) -> Vec<u8> {
-    connect_as(granted.timeout_ms, granted.session, &granted.password)
-}
-
-fn connect_as(timeout_ms: i32, session: i64, password: &[u8]) -> Vec<u8> {
+pub fn connect_as(timeout_ms: i32, session: i64, password: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     frame(&mut out, |f| {
         int(f, 0);
@@ -217,29 +206,9 @@ pub fn create_ephemeral_sequential(path: &str) -> Vec<u8> {
     create_as(path, b"", 3)
 }
 
-/// Creates an empty node which goes with the session.
+/// Creates a node that anyone may use, of the kind that the flags say.
 #[must_use]
-pub fn create_ephemeral(path: &str) -> Vec<u8> {
-    create_as(path, b"", 1)
-}
-
-/// Watches the data of a node again; whether it has changed since that transaction is told at once.
-#[must_use]
-pub fn set_watches(since: i64, path: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    frame(&mut out, |f| {
-        int(f, SET_WATCHES_XID);
-        int(f, SET_WATCHES);
-        long(f, since);
-        int(f, 1);
-        buffer(f, path.as_bytes());
-        int(f, 0);
-        int(f, 0);
-    });
-    out
-}
-
-fn create_as(path: &str, data: &[u8], flags: i32) -> Vec<u8> {
+pub fn create_as(path: &str, data: &[u8], flags: i32) -> Vec<u8> {
     request(CREATE, path, |f| {
         buffer(f, data);
         int(f, 1);

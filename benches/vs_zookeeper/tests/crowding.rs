@@ -4,13 +4,14 @@
 use std::time::{Duration, Instant};
 
 use lockkeeper::Server;
-use lockkeeper::internals::bench::{Crowd, Gathering, PATIENCE, Session, Standing, wire};
+use lockkeeper::internals::bench::{PATIENCE, Session, wire};
 use tokio::runtime::Runtime;
 
 use crate::{cell, site};
 use lockkeeper_vs_zookeeper::abuse_figures::{Abused, AbusedPeer, Abuses, Stand};
 use lockkeeper_vs_zookeeper::abuser::Abuse;
 use lockkeeper_vs_zookeeper::children_figures::{ManyChildren, Parent};
+use lockkeeper_vs_zookeeper::crowd::{Crowd, Gathering, Standing};
 use lockkeeper_vs_zookeeper::figures::PeerName;
 use lockkeeper_vs_zookeeper::idle_figures::Node;
 use lockkeeper_vs_zookeeper::overload_figures::{Overloaded, OverloadedPeer, Overloads};

@@ -4,13 +4,19 @@
 //! The modules are the benchmark's own, which has no test harness.
 
 mod crowding;
+#[allow(dead_code, reason = "the unit tests of the load generator use all of it")]
+#[path = "../../../src/bench/fake.rs"]
+mod fake;
 mod growing;
 mod idling;
 mod rival_locks;
 mod staying;
+mod storming;
 
 use std::fs;
 
+// What the server of tests goes by.
+use lockkeeper::internals::bench::{PATIENCE, wire};
 use lockkeeper_vs_zookeeper::{chart, document, results, stolen, svg};
 
 use lockkeeper_vs_zookeeper::figures::{

@@ -7,10 +7,11 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::bystanders::AT_ONCE;
-use super::session::{Answer, PATIENCE, Session};
-use super::wire::Granted;
-use super::{Bystanders, Fault, files, wire};
+use lockkeeper::internals::bench::wire::Granted;
+use lockkeeper::internals::bench::{Access, Answer, Fault, PATIENCE, Session, files, wire};
+
+use crate::bystanders::{AT_ONCE, Bystanders};
+use crate::crowd::reconnect;
 
 /// How much longer than their timeout those that do not come back may last.
 const EXPIRY_MAX: Duration = Duration::from_secs(60);
@@ -91,14 +92,14 @@ impl Storm {
     /// Opens all sessions and makes their znodes, and keeps those alive that are open already.
     fn gather(&self) -> Result<(Bystanders, Vec<Granted>), Fault> {
         let timeout_ms = i32::try_from(self.timeout.as_millis()).unwrap_or(i32::MAX);
-        let request = wire::connect(timeout_ms);
+        let (request, access) = (wire::connect(timeout_ms), Access::default());
         let create = wire::create_ephemeral_sequential(&format!("{}/session-", self.room));
         let count = self.returning + self.expiring;
         let (mut all, mut granted) = (Bystanders::default(), Vec::with_capacity(count));
         let mut heard = Instant::now();
         while granted.len() < count {
             let group = granted.len()..count.min(granted.len() + AT_ONCE);
-            let greet = |number| Session::greet(self.addr(number), PATIENCE, &request);
+            let greet = |number| Session::greet(self.addr(number), PATIENCE, &request, &access);
             let mut sessions = group.map(greet).collect::<Result<Vec<_>, _>>()?;
             for session in &mut sessions {
                 let refused = || Fault::Unreachable("session refused".into());
@@ -119,8 +120,9 @@ impl Storm {
 
     /// New connections for these sessions, all under way at one time; returns those that were let in.
     fn come_back(&self, granted: &[Granted]) -> Result<Bystanders, Fault> {
+        let access = Access::default();
         let greet = |(number, granted)| {
-            Session::greet(self.addr(number + 1), PATIENCE, &wire::reconnect(granted))
+            Session::greet(self.addr(number + 1), PATIENCE, &reconnect(granted), &access)
         };
         let sessions = granted.iter().enumerate().map(greet).collect::<Result<Vec<_>, Fault>>()?;
         let mut back = Vec::with_capacity(sessions.len());
@@ -143,63 +145,5 @@ fn accepted(answer: &Answer) -> Result<(), Fault> {
     match answer.err {
         0 => Ok(()),
         err => Err(Fault::refused("a session of a storm", err)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::TcpListener;
-
-    use super::super::fake::Fake;
-    use super::*;
-
-    /// A Stat with so many children, behind no data.
-    fn stat(children: u8) -> Vec<u8> {
-        let mut body = vec![0; 4 + wire::STAT];
-        body[4 + wire::STAT_CHILDREN_AT + 3] = children;
-        body
-    }
-
-    /// A storm of two sessions, one of which comes back, at a server on which so many znodes are left
-    /// then.
-    fn two_sessions(left: u8) -> Result<Passed, Fault> {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let addr = listener.local_addr().expect("an address");
-        let server = std::thread::spawn(move || {
-            let accept = || Fake::accept(&listener, 1, Duration::ZERO);
-            let mut counter = accept();
-            assert!(counter.serves_next(b"")); // the room
-            // The znodes, and then as many pings as the client has time for.
-            let crowd = [accept(), accept()];
-            let serve = |mut fake: Fake| while fake.serves_next(b"") {};
-            std::thread::scope(|scope| {
-                crowd.into_iter().for_each(|fake| drop(scope.spawn(move || serve(fake))));
-            });
-            let back = accept();
-            // Pings until the client has counted, and the close if it goes on.
-            std::thread::scope(|scope| {
-                scope.spawn(|| serve(back));
-                while counter.serves_next(&stat(left)) {}
-            });
-        });
-        let storm = Storm {
-            addrs: vec![addr],
-            room: "/storm".to_owned(),
-            returning: 1,
-            expiring: 1,
-            timeout: Duration::from_millis(1),
-        };
-        let passed = storm.run();
-        server.join().expect("the server is content");
-        passed
-    }
-
-    #[test]
-    fn a_client_that_comes_back_keeps_its_znode() {
-        let passed = two_sessions(1).expect("it passes");
-        assert_eq!(passed.refused, 0);
-        assert!(passed.opened <= passed.returned && passed.returned <= passed.expired);
-        let error = two_sessions(0).expect_err("a znode is lost");
-        assert!(error.to_string().contains("alive"), "{error}");
     }
 }

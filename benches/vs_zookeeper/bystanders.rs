@@ -8,16 +8,15 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::session::{Answer, PATIENCE, Session};
-use super::sockets::LOOK;
-use super::{Fault, files, wire};
+use lockkeeper::internals::bench::sockets::LOOK;
+use lockkeeper::internals::bench::{Answer, Fault, PATIENCE, Session, files, wire};
 
 /// How long those that are open wait for the others before they are heard of.
 const OPENING_MAX: Duration = Duration::from_secs(5);
 
 /// Sessions that send at one moment: the packets of as many hosts pass through this one machine, whose
 /// kernel queues a thousand for a processor and drops the rest, of all senders.
-pub(super) const AT_ONCE: usize = 64;
+pub const AT_ONCE: usize = 64;
 /// Between two groups that get no answer: long enough for the packets of one to arrive.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -49,17 +48,17 @@ impl Bystanders {
     }
 
     /// Has these, too.
-    pub(super) fn absorb(&mut self, mut others: Bystanders) {
+    pub fn absorb(&mut self, mut others: Bystanders) {
         self.sessions.append(&mut others.sessions);
     }
 
     /// How many there are.
-    pub(super) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.sessions.len()
     }
 
     /// Has each ask the same, [`AT_ONCE`] at one time. `judge` sees the answers.
-    pub(super) fn ask_each(
+    pub fn ask_each(
         &mut self,
         request: &[u8],
         mut judge: impl FnMut(&Answer) -> Result<(), Fault>,
@@ -98,14 +97,14 @@ impl Bystanders {
     /// One has ended.
     pub fn keep_alive(&mut self) -> Result<(), Fault> {
         for group in self.sessions.chunks_mut(AT_ONCE) {
-            group.iter_mut().try_for_each(Session::ping)?;
-            group.iter_mut().try_for_each(Session::pinged)?;
+            group.iter_mut().try_for_each(ping)?;
+            group.iter_mut().try_for_each(pinged)?;
         }
         Ok(())
     }
 
     /// Ends all connections without a word: 64,000 a second.
-    pub(super) fn vanish(mut self) {
+    pub fn vanish(mut self) {
         while !self.sessions.is_empty() {
             self.sessions.truncate(self.sessions.len().saturating_sub(AT_ONCE));
             std::thread::sleep(PAUSE);
@@ -121,17 +120,17 @@ impl Bystanders {
         let began = Instant::now();
         let count = self.sessions.len();
         let interval = self.sessions.first().map_or(LOOK, |session| session.timeout() / 3);
-        let mut pinged = 0;
+        let mut heard = 0;
         while began.elapsed() < length {
             let turns = began.elapsed().as_secs_f64() / interval.as_secs_f64();
             let due = (turns * count as f64).ceil() as usize;
-            for _ in pinged..due {
+            for _ in heard..due {
                 let session = &mut self.sessions[self.next];
-                session.ping()?;
-                session.pinged()?;
+                ping(session)?;
+                pinged(session)?;
                 self.next = (self.next + 1) % count;
             }
-            pinged = due;
+            heard = due;
             std::thread::sleep(LOOK.min(length.saturating_sub(began.elapsed())));
         }
         Ok(())
@@ -142,4 +141,14 @@ impl From<Vec<Session>> for Bystanders {
     fn from(sessions: Vec<Session>) -> Self {
         Bystanders { sessions, next: 0 }
     }
+}
+
+/// Tells the server that the session lives. [`pinged`] is to follow.
+fn ping(session: &mut Session) -> Result<(), Fault> {
+    session.send(&wire::ping())
+}
+
+/// Waits for the answer to that.
+fn pinged(session: &mut Session) -> Result<(), Fault> {
+    session.answer(wire::PING_XID).map(drop)
 }

@@ -10,15 +10,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use lockkeeper::internals::bench::wire::Granted;
+use lockkeeper::internals::bench::{Fault, files, histogram, record, sockets, wire};
 use mio::net::TcpStream;
 use mio::{Events, Poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
-use super::bystanders::AT_ONCE;
-use super::sockets;
-use super::wire::Granted;
-use super::{Fault, files, outcome, wire};
+use crate::bystanders::AT_ONCE;
 
 /// Sessions that are being opened at one time.
 const OPENING_MAX: usize = 256;
@@ -31,6 +30,11 @@ const READ_SIZE: usize = 64 * 1024;
 /// The xid of the read that sets the watch, and of the create before it.
 const WATCH_XID: i32 = 2;
 const CREATE_XID: i32 = 1;
+/// Operation: watch again what a lost connection has watched; and the xid of that.
+const SET_WATCHES: i32 = 101;
+const SET_WATCHES_XID: i32 = -8;
+/// The flag of znodes that go with the session.
+const EPHEMERAL: i32 = 1;
 /// From one look at who must ping to the next.
 const ROUND: Duration = Duration::from_millis(50);
 
@@ -153,8 +157,8 @@ impl Crowd {
             next: 0,
             looked: now,
             standing: Standing::default(),
-            returns: outcome::histogram(),
-            pings: outcome::histogram(),
+            returns: histogram(),
+            pings: histogram(),
         })
     }
 
@@ -328,7 +332,7 @@ impl Crowd {
                 return Ok(());
             }
             let request = match &member.granted {
-                Some(granted) => wire::reconnect(granted),
+                Some(granted) => reconnect(granted),
                 None => {
                     let timeout = i32::try_from(self.plan.timeout.as_millis());
                     wire::connect(timeout.unwrap_or(i32::MAX))
@@ -404,9 +408,9 @@ impl Crowd {
                 member.state = State::Watching;
                 Ok(member.send(&watch, now))
             }
-            (WATCH_XID | wire::SET_WATCHES_XID, State::Watching) if reply.err == 0 => {
+            (WATCH_XID | SET_WATCHES_XID, State::Watching) if reply.err == 0 => {
                 member.state = State::Held;
-                outcome::record(&mut self.returns, member.began, now);
+                record(&mut self.returns, member.began, now);
                 self.coming -= 1;
                 self.standing.held += 1;
                 Ok(true)
@@ -416,10 +420,10 @@ impl Crowd {
             (wire::PING_XID, State::Held) => {
                 let pinged = member.pinged.take();
                 let pinged = pinged.ok_or_else(|| Fault::wrong("an answer to no ping"))?;
-                outcome::record(&mut self.pings, pinged, now);
+                record(&mut self.pings, pinged, now);
                 Ok(true)
             }
-            (CREATE_XID | WATCH_XID | wire::SET_WATCHES_XID, _) if reply.err != 0 => {
+            (CREATE_XID | WATCH_XID | SET_WATCHES_XID, _) if reply.err != 0 => {
                 Err(Fault::refused("a session of a crowd", reply.err))
             }
             (xid, state) => Err(Fault::wrong(format!("a reply with xid {xid} while {state:?}"))),
@@ -447,11 +451,11 @@ impl Crowd {
         member.granted = Some(granted);
         let request = if member.has_znode {
             member.state = State::Watching;
-            wire::set_watches(member.zxid, &self.plan.watched)
+            set_watches(member.zxid, &self.plan.watched)
         } else {
             member.state = State::Creating;
             let path = self.plan.znode(number);
-            let mut create = wire::create_ephemeral(&path);
+            let mut create = wire::create_as(&path, b"", EPHEMERAL);
             wire::patch_xid(&mut create, CREATE_XID);
             create
         };
@@ -515,4 +519,24 @@ fn connect_from(source: Option<Ipv4Addr>, to: SocketAddr) -> rustix::io::Result<
         Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from_std(socket.into())),
         Err(e) => Err(e),
     }
+}
+
+/// The connect request of a session that is there already, with another connection for it.
+pub fn reconnect(granted: &Granted) -> Vec<u8> {
+    wire::connect_as(granted.timeout_ms, granted.session, &granted.password)
+}
+
+/// Watches the data of a node again; whether it has changed since that transaction is told at once.
+fn set_watches(since: i64, path: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    wire::frame(&mut out, |f| {
+        wire::int(f, SET_WATCHES_XID);
+        wire::int(f, SET_WATCHES);
+        wire::long(f, since);
+        wire::int(f, 1);
+        wire::buffer(f, path.as_bytes());
+        wire::int(f, 0);
+        wire::int(f, 0);
+    });
+    out
 }
