@@ -11,6 +11,7 @@
 mod audit;
 mod clock_alarm;
 mod connections;
+mod duties;
 
 pub(in crate::server) use audit::Audit;
 pub(in crate::server) use connections::Connections;
@@ -19,7 +20,6 @@ use std::collections::HashMap;
 use std::future::ready;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
@@ -28,22 +28,20 @@ use tokio::task::yield_now;
 use clock_alarm::ClockAlarm;
 
 use crate::admin::Quantity;
-use crate::proto::OpCode;
 use crate::replica::peer::server_of;
 use crate::replica::txn_version::NEWEST;
 use crate::replica::{
-    ClientRequest, Drained, Input, OUTPUT_BYTES_PER_TURN_MAX, Ready, Replica, Report, Status,
-    TurnedAway,
+    Input, OUTPUT_BYTES_PER_TURN_MAX, Ready, Replica, Report, Status, TurnedAway,
 };
 use crate::server::clock;
 use crate::server::cpu_policy::{Scheduling, ThreadScheduling};
 use crate::server::disk::{CheckpointSchedule, Checkpoints, DiskAlarm, LogWriter};
 use crate::server::error::ServerError;
 use crate::server::gssapi::Gssapi;
-use crate::server::limits::{CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX, DRIVER_BATCH_MAX};
+use crate::server::limits::DRIVER_BATCH_MAX;
 use crate::server::log_lines::{AwayLog, RoleLog};
 use crate::server::mailbox::{LinkEvent, Message, Queue};
-use crate::server::metrics::{Cause, Published, Times, TurnMeasures};
+use crate::server::metrics::{Cause, Published, TurnMeasures};
 use crate::server::peer::Links;
 use crate::server::ports::Announced;
 use crate::server::stop::Stop;
@@ -54,6 +52,8 @@ use crate::supervision::Task;
 /// The loop's state.
 #[derive(Debug)]
 pub(super) struct Driver {
+    /// What one turn leaves to the next. In front of the others: who waits for a report hears at once of the end.
+    pub state: State,
     /// The replica.
     pub replica: Replica,
     /// Where messages come from.
@@ -80,10 +80,30 @@ pub(super) struct Driver {
     pub zookeeper: ZooKeeper,
     /// What the log tells of this server's role.
     pub role_log: RoleLog,
+}
+
+/// What one turn of the driver leaves to the next, besides what has an owner.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    inspections: Inspections,
+    measures: TurnMeasures,
+    clock_alarm: ClockAlarm,
+    away_log: AwayLog,
     /// Clients that got no session in this turn.
-    pub turned_away: Vec<TurnedAway>,
+    turned_away: Vec<TurnedAway>,
     /// Whether a checkpoint is to be completed as soon as that can be, because somebody waits for one.
-    pub is_checkpoint_asked: bool,
+    is_checkpoint_asked: bool,
+    was_serving: bool,
+    shows_obstacle: bool,
+}
+
+/// What came for a turn, and when, by the clock of the replica.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    messages: usize,
+    began_us: u64,
+    /// When all messages were given to the replica.
+    stepped_us: u64,
 }
 
 /// The disk's threads. Fields are dropped in order: what is in the log is made durable first, and
@@ -94,6 +114,8 @@ pub(super) struct Disk {
     pub log: LogWriter,
     /// The tree's copy.
     pub checkpoints: Checkpoints,
+    /// Says when a checkpoint is due.
+    pub schedule: CheckpointSchedule,
     /// How long changed records wait for more of them.
     pub changes_wait: Duration,
     /// Says when a call takes too long.
@@ -113,97 +135,24 @@ impl Driver {
     /// # Errors
     /// Why the server cannot go on.
     pub(super) async fn run(&mut self, serves: oneshot::Sender<Status>) -> Result<(), ServerError> {
-        let start = Instant::now();
-        let figures = Arc::clone(self.connections.figures());
-        let mut measures = TurnMeasures::default();
-        let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
-        let mut inspections = Inspections::default();
-        let mut schedule = CheckpointSchedule::new(start);
         let mut serves = Some(serves);
-        let (mut served, mut shows_obstacle) = (false, false);
-        let mut clock_alarm = ClockAlarm::default();
-        let mut away = AwayLog::default();
+        let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
         let mut scheduling = ThreadScheduling::new(Arc::clone(&self.scheduling));
-        while self.turn(&mut batch).await {
-            if self.stop.is_asked() {
-                break;
-            }
-            if self.published.reopens_audit.swap(false, Ordering::AcqRel)
-                && let Some(audit) = &mut self.audit
-            {
-                audit.reopen();
-            }
-            let mut now_us = self.tick();
-            let began_us = now_us;
-            let (is_idle, messages) = (batch.is_empty(), batch.len());
-            for message in batch.drain(..) {
-                if self.made_bytes() >= OUTPUT_BYTES_PER_TURN_MAX {
-                    self.settle(now_us, &mut inspections)?;
-                    self.let_write().await;
-                    now_us = self.tick();
-                }
-                self.take(message, now_us, &mut inspections)?;
-            }
-            let stepped_us = figures.now_us();
-            self.settle(now_us, &mut inspections)?;
-            if let Some(refusal) = self.replica.refused() {
-                let words = refusal.words.clone();
-                self.published.conditions.set(Cause::RolledBack, Some(words.clone()));
-                return Err(ServerError::RolledBack(words));
-            }
+        while self.wait(&mut batch).await && !self.stop.is_asked() {
+            self.reopen_audit_log();
+            let turn = self.step(&mut batch).await?;
+            self.end_if_refused()?;
             self.zookeeper.turned(&self.replica);
             let status = self.replica.status();
-            let times = Times { began_us, stepped_us, settled_us: figures.now_us() };
-            measures.note(&figures, &mut self.replica, &status, (messages, times));
-            if let Some(links) = &self.links {
-                links.set_term(status.term);
-                links.set_ensemble_version(status.ensemble_version);
-            }
-            self.hand_over_changes(status.changes_waiting, is_idle, &mut schedule);
-            if let Some(disk) = &mut self.disk {
-                disk.log.follow_version(status.ensemble_version)?;
-                let now = Instant::now();
-                disk.alarm.look(&status, &self.published.conditions, now);
-                let of_checkpoint = schedule.lateness(status.changes_waiting, now);
-                let lateness = of_checkpoint.max(disk.checkpoints.image_lateness());
-                let is_storm = self.scheduling.is_storm(now);
-                self.scheduling.background().adapt(lateness, scheduling.gives_way(), is_storm);
-            }
-            if status.serving
-                && let Some(serves) = serves.take()
-            {
-                let digest = format!("{:032x}", status.digest);
-                tracing::debug!(zxid = status.zxid, %digest, "serves");
-                if status.ensemble_version < NEWEST {
-                    tracing::info!(
-                        version = status.ensemble_version,
-                        newest = NEWEST,
-                        "the files can be read by the release before, too, until `lockkeeper member finish-upgrade`"
-                    );
-                }
-                // Not everybody waits for that.
-                let _ = serves.send(status.clone());
-            }
-            if self.links.is_some() {
-                let text = self.replica.machine().members_text();
-                self.members.send_if_modified(|known| known.update(text, status.serving));
-            }
-            if status.serving && !served {
-                // What other servers refused is of no matter to one that serves.
-                self.published.conditions.set(Cause::Founding, None);
-            }
-            served = status.serving;
-            clock_alarm.look(&status);
-            let now = Instant::now();
-            let members = self.replica.machine().members_text();
-            self.role_log.look(&status, members, &figures, now);
-            away.turned_away(&std::mem::take(&mut self.turned_away), now);
-            away.look(&status, self.scheduling.is_storm(now), now);
-            if !status.serving || shows_obstacle {
-                let obstacle = self.replica.obstacle().map(str::to_owned);
-                shows_obstacle = obstacle.is_some();
-                self.published.conditions.set(Cause::Majority, obstacle);
-            }
+            self.measure(&status, turn);
+            self.tell_links(&status);
+            self.hand_over_changes(&status, turn);
+            self.watch_disk(&status, scheduling.gives_way())?;
+            tell_start(&status, &mut serves);
+            self.tell_members(&status);
+            self.clear_founding(&status);
+            self.write_log_lines(&status);
+            self.show_obstacle(&status);
             self.published.publish(status);
             scheduling.look(Instant::now());
         }
@@ -228,7 +177,7 @@ impl Driver {
     /// Waits for messages or for time to pass, but not while there are answers that only wait for the
     /// connections to write others: they write those first, whatever there is to do already. False:
     /// there is no sender any more.
-    async fn turn(&mut self, batch: &mut Vec<Message>) -> bool {
+    async fn wait(&mut self, batch: &mut Vec<Message>) -> bool {
         let owes_answers = self.replica.owes_answers();
         if owes_answers || self.made_bytes() >= OUTPUT_BYTES_PER_TURN_MAX {
             self.let_write().await;
@@ -258,12 +207,25 @@ impl Driver {
         now_us
     }
 
-    fn take(
-        &mut self,
-        message: Message,
-        now_us: u64,
-        inspections: &mut Inspections,
-    ) -> Result<(), ServerError> {
+    /// Gives the replica what has come, and does what it wants.
+    async fn step(&mut self, batch: &mut Vec<Message>) -> Result<Turn, ServerError> {
+        let messages = batch.len();
+        let mut now_us = self.tick();
+        let began_us = now_us;
+        for message in batch.drain(..) {
+            if self.made_bytes() >= OUTPUT_BYTES_PER_TURN_MAX {
+                self.settle(now_us)?;
+                self.let_write().await;
+                now_us = self.tick();
+            }
+            self.take(message, now_us)?;
+        }
+        let stepped_us = self.connections.figures().now_us();
+        self.settle(now_us)?;
+        Ok(Turn { messages, began_us, stepped_us })
+    }
+
+    fn take(&mut self, message: Message, now_us: u64) -> Result<(), ServerError> {
         match message {
             Message::Open { conn, line, input } => {
                 self.connections.open(conn, line);
@@ -275,7 +237,7 @@ impl Driver {
                         self.connections.close(*conn);
                         self.gssapi.closed(*conn);
                     }
-                    Input::Requests { requests, .. } if self.measures(requests, now_us) => {
+                    Input::Requests { requests, .. } if self.measure_requests(requests, now_us) => {
                         let began_us = self.connections.figures().now_us();
                         self.replica.step(input);
                         let figures = self.connections.figures();
@@ -312,10 +274,10 @@ impl Driver {
                     disk.checkpoints.backup(wanted);
                 }
                 // The image is one of a checkpoint, and one is due now.
-                self.is_checkpoint_asked = true;
+                self.state.is_checkpoint_asked = true;
             }
             Message::Inspect { what, answer } => {
-                let token = inspections.add(answer);
+                let token = self.state.inspections.add(answer);
                 self.replica.step(Input::Inspect { token, what });
             }
             Message::ZooKeeper(event) => {
@@ -324,7 +286,7 @@ impl Driver {
                 }
             }
             Message::Migrate { order, admins, answer } => {
-                let asked = (inspections.number(), answer);
+                let asked = (self.state.inspections.number(), answer);
                 if let Some(input) = self.zookeeper.order(order, admins, asked, &self.replica) {
                     self.replica.step(input);
                 }
@@ -335,19 +297,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Measures how long requests have waited. Whether the last of them closes its session.
-    fn measures(&self, requests: &[ClientRequest], now_us: u64) -> bool {
-        let figures = self.connections.figures();
-        figures.counts.requests_taken.add(requests.len() as u64);
-        if let Some(arrived_us) = requests.first().and_then(|first| first.arrived_us) {
-            let waited_us = now_us.saturating_sub(arrived_us);
-            figures.measures.record(Quantity::DriverQueueTime, waited_us);
-        }
-        requests.last().is_some_and(|last| last.op == OpCode::CloseSession as i32)
-    }
-
     /// Does what the replica wants, until it wants nothing.
-    fn settle(&mut self, now_us: u64, inspections: &mut Inspections) -> Result<(), ServerError> {
+    fn settle(&mut self, now_us: u64) -> Result<(), ServerError> {
         loop {
             if let Some(disk) = &mut self.disk
                 && let Some(number) = disk.log.persisted()?
@@ -355,16 +306,11 @@ impl Driver {
                 self.replica.persisted(number);
             }
             let Some(ready) = self.replica.ready().map_err(defect)? else { return Ok(()) };
-            self.act(ready, now_us, inspections)?;
+            self.act(ready, now_us)?;
         }
     }
 
-    fn act(
-        &mut self,
-        ready: Ready,
-        now_us: u64,
-        inspections: &mut Inspections,
-    ) -> Result<(), ServerError> {
+    fn act(&mut self, ready: Ready, now_us: u64) -> Result<(), ServerError> {
         if let Some(links) = &mut self.links {
             // The others have the longer way to their disks.
             links.send(ready.send, &mut self.replica);
@@ -400,7 +346,7 @@ impl Driver {
         {
             links.follow(members);
         }
-        self.turned_away.extend(ready.turned_away);
+        self.state.turned_away.extend(ready.turned_away);
         for image in ready.images {
             self.role_log.image_sent(server_of(image.to));
             match &self.links {
@@ -429,50 +375,30 @@ impl Driver {
         self.connections.hand_over();
         for (token, report) in ready.inspected {
             if let Some(report) = self.zookeeper.answered(token, report) {
-                inspections.answer(token, report);
+                self.state.inspections.answer(token, report);
             }
         }
         Ok(())
     }
+}
 
-    /// Gives changed records to the state thread when it has room for them: once there are many or
-    /// they have waited, and from then on until a checkpoint is complete.
-    fn hand_over_changes(
-        &mut self,
-        waiting: u64,
-        is_idle: bool,
-        schedule: &mut CheckpointSchedule,
-    ) {
-        let Some(disk) = &self.disk else { return };
-        let checkpoints = &disk.checkpoints;
-        let now = Instant::now();
-        if std::mem::take(&mut self.is_checkpoint_asked) {
-            schedule.go_on();
-        }
-        if !schedule.is_due(waiting, disk.changes_wait, now) || !checkpoints.has_room() {
-            return;
-        }
-        // A driver that only time wakes does more at once, and one that never comes to an end otherwise.
-        let does_more = is_idle || schedule.is_late(now);
-        for _ in 0..if does_more { CHANGES_BATCHES_MAX } else { 1 } {
-            match self.replica.drain_changes(CHANGES_RECORDS_MAX) {
-                Drained::Changes(changes) => {
-                    let is_complete = changes.mark.is_some();
-                    checkpoints.hand_over(changes);
-                    if is_complete {
-                        return schedule.complete(now);
-                    }
-                    schedule.go_on();
-                }
-                // The log thread wakes this one.
-                Drained::NotDurable => return schedule.go_on(),
-                Drained::Nothing => return schedule.complete(now),
-            }
-            if !checkpoints.has_room() {
-                return;
-            }
-        }
+/// Tells whoever starts this server that it serves, once.
+fn tell_start(status: &Status, serves: &mut Option<oneshot::Sender<Status>>) {
+    if !status.serving {
+        return;
     }
+    let Some(serves) = serves.take() else { return };
+    let digest = format!("{:032x}", status.digest);
+    tracing::debug!(zxid = status.zxid, %digest, "serves");
+    if status.ensemble_version < NEWEST {
+        tracing::info!(
+            version = status.ensemble_version,
+            newest = NEWEST,
+            "the files can be read by the release before, too, until `lockkeeper member finish-upgrade`"
+        );
+    }
+    // Not everybody waits for that.
+    let _ = serves.send(status.clone());
 }
 
 fn defect(message: String) -> ServerError {
@@ -535,6 +461,7 @@ mod tests {
     fn driver(messages: mpsc::Receiver<Message>) -> Driver {
         let machine = Machine::fresh(Options::default());
         Driver {
+            state: State::default(),
             replica: Replica::new(Setup::default(), machine, Restored::default()).unwrap(),
             messages: Queue::new(messages),
             disk: None,
@@ -548,8 +475,6 @@ mod tests {
             gssapi: Gssapi::default(),
             zookeeper: ZooKeeper::new(mpsc::channel(1).0, Access::default()),
             role_log: RoleLog::new(1, Instant::now()),
-            turned_away: Vec::new(),
-            is_checkpoint_asked: false,
         }
     }
 

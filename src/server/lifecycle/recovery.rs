@@ -19,7 +19,9 @@ use crate::replica::founding::{Decision, Identified, Past};
 use crate::replica::{Machine, Replica, Restored, Setup};
 use crate::sasl::SaslSetup;
 use crate::server::cpu_policy::Scheduling;
-use crate::server::disk::{Checkpoints, DiskAlarm, Found, LogDisk, LogWriter, Refused, data_dir};
+use crate::server::disk::{
+    CheckpointSchedule, Checkpoints, DiskAlarm, Found, LogDisk, LogWriter, Refused, data_dir,
+};
 use crate::server::driver::{Audit, Connections, Disk, Driver};
 use crate::server::error::StartError;
 use crate::server::gssapi::Gssapi;
@@ -35,6 +37,7 @@ use crate::storage::{
     BackupMade, Checkpointer, ErrorCount, FormatSwitch, Identity, Images, Lock, Log, Opened, OsFs,
     Report, WatchedFs,
 };
+use crate::tree;
 
 /// What a driver is made from.
 pub(super) struct Parts {
@@ -169,109 +172,107 @@ fn from_standalone(
 
 /// As [`driver`], of a server that knows what it is. `read`: what is on its disk, if that was read before.
 fn founded(
-    parts: Parts,
+    mut parts: Parts,
     seed: [u8; 32],
     read: Option<Found>,
     unready: impl FnMut(),
 ) -> Result<Option<(Driver, bool)>, StartError> {
-    let Parts {
-        config,
-        is_in_memory,
-        gssapi,
-        zookeeper,
-        messages,
-        mut queue,
-        audit,
-        figures,
-        published,
-        ..
-    } = parts;
-    let sasl = parts.sasl;
-    let (stop, member, members) = (parts.stop, parts.member, parts.members);
-    let (scheduling, runtime, files) = (parts.scheduling, parts.runtime, parts.files);
-    let options = settings::tree_options(&config, seed);
-    let mut setup = settings::setup(&config, sasl, seed, audit.is_some(), !is_in_memory);
-    let (peers, identity) = member.and_then(Member::founded).unzip();
+    let options = settings::tree_options(&parts.config, seed);
+    let sasl = std::mem::take(&mut parts.sasl);
+    let (has_audit, has_disk) = (parts.audit.is_some(), !parts.is_in_memory);
+    let mut setup = settings::setup(&parts.config, sasl, seed, has_audit, has_disk);
+    let (peers, identity) = parts.member.take().and_then(Member::founded).unzip();
     // The address of each server as the others name it.
     if let Some(identity) = identity.as_ref().filter(|identity| !identity.members.is_empty()) {
         setup.ensemble = Some(identity.members.clone());
     }
     let links = peers.as_ref().map(|peers| Links::new(Arc::clone(peers)));
-    let found = if is_in_memory || read.is_some() {
-        read
-    } else {
-        let new = new_identity(setup.server_id, identity.as_ref())?;
-        let (messages, stop) = (&mut queue, &*stop);
-        let runtime = &runtime;
+    let found = if has_disk && read.is_none() {
+        let new = match &identity {
+            Some(decided) => Identity::new(setup.server_id, decided.clone()),
+            None => data_dir::standalone(setup.server_id)?,
+        };
+        let (runtime, messages, stop) = (&parts.runtime, &mut parts.queue, &*parts.stop);
         let waiting = peers.as_ref().map(|peers| Waiting { runtime, peers, messages, stop });
-        let opened = open_or_mend((&config, &files), &new, &options, waiting, unready)?;
+        let (config, files) = (&parts.config, &parts.files);
+        let opened = open_or_mend((config, files), &new, &options, waiting, unready)?;
         if opened.is_none() {
             return Ok(None);
         }
         opened
+    } else {
+        read
     };
-    let limits = Limits::of(&config);
-    let of_driver = Arc::clone(&scheduling);
-    let server_id = config.own_server().map_or(0, |own| own.id);
-    let to_driver = messages.clone();
-    let driver = |replica, disk, links| Driver {
+    let is_new = found.as_ref().is_none_or(|found| found.opened.report.new);
+    let (replica, disk) = match found {
+        Some(found) => restored(&parts, setup, options, links.as_ref(), found)?,
+        None => (without_data(setup, options, links.as_ref().zip(identity))?, None),
+    };
+    let server_id = parts.config.own_server().map_or(0, |own| own.id);
+    let driver = Driver {
+        state: Default::default(),
         replica,
-        messages: queue,
+        messages: parts.queue,
         disk,
-        audit,
-        published,
-        stop,
-        connections: Connections::new(&limits, Arc::clone(&figures)),
-        scheduling: of_driver,
-        members,
+        audit: parts.audit,
+        published: parts.published,
+        stop: parts.stop,
+        connections: Connections::new(&Limits::of(&parts.config), parts.figures),
+        scheduling: parts.scheduling,
+        members: parts.members,
         links,
-        gssapi,
-        zookeeper: ZooKeeper::new(to_driver, zookeeper),
+        gssapi: parts.gssapi,
+        zookeeper: ZooKeeper::new(parts.messages, parts.zookeeper),
         role_log: RoleLog::new(server_id, Instant::now()),
-        turned_away: Vec::new(),
-        is_checkpoint_asked: false,
     };
-    let Some(found) = found else {
-        let membership = identity.as_ref().map(|identity| identity.initial.clone());
-        if let (Some(links), Some(identity)) = (&links, identity) {
-            setup.raft_id = identity.raft_id;
-            links.open(Store { images: None, lock: Weak::new(), options: options.clone() });
-            links.introduce(identity);
-        }
-        let membership = membership.unwrap_or_default();
-        let restored = Restored { membership, ..Restored::default() };
-        let replica = replica(setup, Machine::fresh(options), restored)?;
-        return Ok(Some((driver(replica, None, links), true)));
-    };
-    let Found { machine, opened } = found;
+    Ok(Some((driver, is_new)))
+}
+
+/// The replica of a server that has no disk. `member`: its links with the others, and who it is.
+fn without_data(
+    mut setup: Setup,
+    options: tree::Options,
+    member: Option<(&Links, Identified)>,
+) -> Result<Replica, StartError> {
+    let mut restored = Restored::default();
+    if let Some((links, identity)) = member {
+        setup.raft_id = identity.raft_id;
+        restored.membership = identity.initial.clone();
+        links.open(Store { images: None, lock: Weak::new(), options: options.clone() });
+        links.introduce(identity);
+    }
+    replica(setup, Machine::fresh(options), restored)
+}
+
+/// The replica of a server that has data, and the threads of its disk.
+fn restored(
+    parts: &Parts,
+    mut setup: Setup,
+    options: tree::Options,
+    links: Option<&Links>,
+    Found { machine, opened }: Found,
+) -> Result<(Replica, Option<Disk>), StartError> {
     let Opened { identity, format_switch, restored, log, images, checkpointer, report, lock } =
         opened;
     setup.raft_id = identity.raft_id;
     setup.is_declared_alone = identity.alone_after.is_some();
     let lock = Arc::new(lock);
-    if let Some(links) = &links {
+    if let Some(links) = links {
         // Another server waits for what is sent or received.
-        let images = Some(images.asking(scheduling.background().awaited()));
-        let lock = Arc::downgrade(&lock);
-        links.open(Store { images, lock, options: options.clone() });
+        let images = Some(images.asking(parts.scheduling.background().awaited()));
+        links.open(Store { images, lock: Arc::downgrade(&lock), options });
         // It is durable now.
         links.introduce(identity.identified());
     }
     data_dir::tell(&report);
-    if let Some(origin) = data_dir::origin(&config)? {
+    if let Some(origin) = data_dir::origin(&parts.config)? {
         tracing::info!("this ensemble began with a state that was {origin}");
     }
-    figures.disk().last_backup = BackupMade::load(&OsFs, &config.data_dir).map(Into::into);
-    measure(&figures.measures, &report);
-    let disk = disk_threads(
-        (&config, &files),
-        messages,
-        &figures,
-        scheduling,
-        ((log, format_switch), images, checkpointer, lock),
-    )?;
-    let replica = replica(setup, machine, restored)?;
-    Ok(Some((driver(replica, Some(disk), links), report.new)))
+    let last_backup = BackupMade::load(&OsFs, &parts.config.data_dir);
+    parts.figures.disk().last_backup = last_backup.map(Into::into);
+    measure(&parts.figures.measures, &report);
+    let disk = disk_threads(parts, ((log, format_switch), images, checkpointer, lock))?;
+    Ok((replica(setup, machine, restored)?, Some(disk)))
 }
 
 /// What the start has taken, of a server that had data.
@@ -286,18 +287,8 @@ fn measure(measures: &Measures, report: &Report) {
     measures.record(Quantity::StartEntriesTime, micros(report.entries_took));
 }
 
-fn new_identity(server_id: u8, decided: Option<&Identified>) -> Result<Identity, StartError> {
-    match decided {
-        Some(decided) => Ok(Identity::new(server_id, decided.clone())),
-        None => data_dir::standalone(server_id),
-    }
-}
-
 fn disk_threads(
-    (config, files): (&Config, &WatchedFs),
-    messages: mpsc::Sender<Message>,
-    figures: &Arc<Figures>,
-    scheduling: Arc<Scheduling>,
+    parts: &Parts,
     ((log, format_switch), images, checkpointer, lock): (
         (Log, FormatSwitch),
         Images,
@@ -305,30 +296,37 @@ fn disk_threads(
         Arc<Lock>,
     ),
 ) -> Result<Disk, StartError> {
+    let Parts { config, files, messages, figures, scheduling, .. } = parts;
     let system = |what: &'static str| {
         move |error: std::io::Error| StartError::System { what, error: error.to_string() }
     };
+    let background = scheduling.background();
     let slow = Duration::from_millis(config.fsync_warning_threshold_ms.into());
     let log = LogDisk::new(log, images, Arc::clone(figures), slow)
         .switching(format_switch)
-        .telling(scheduling.background().disk());
-    let budget = scheduling.background().clone();
-    let log = LogWriter::start(log, messages.clone(), scheduling).map_err(system("log thread"))?;
-    let data_dir = config.data_dir.clone();
+        .telling(background.disk());
+    let log = LogWriter::start(log, messages.clone(), Arc::clone(scheduling))
+        .map_err(system("log thread"))?;
     let checkpoints = Checkpoints::start(
         checkpointer,
-        data_dir.clone(),
+        config.data_dir.clone(),
         log.cutter(),
-        messages,
+        messages.clone(),
         Arc::clone(figures),
-        budget,
+        background.clone(),
     )
     .map_err(system("state thread"))?;
     let stall = Duration::from_millis(config.disk_stall_ms.into());
-    let alarm = DiskAlarm::new(Arc::clone(files.calls()), stall);
-    let changes_wait = Duration::from_millis(config.checkpoint_ms.into());
-    let files = files.clone();
-    Ok(Disk { log, checkpoints, changes_wait, alarm, files, data_dir, lock })
+    Ok(Disk {
+        log,
+        checkpoints,
+        schedule: CheckpointSchedule::new(Instant::now()),
+        changes_wait: Duration::from_millis(config.checkpoint_ms.into()),
+        alarm: DiskAlarm::new(Arc::clone(files.calls()), stall),
+        files: files.clone(),
+        data_dir: config.data_dir.clone(),
+        lock,
+    })
 }
 
 fn seed() -> Result<[u8; 32], StartError> {

@@ -1,0 +1,153 @@
+//! Duties of the driver in each turn, besides the messages: what it tells others of the replica, and what it watches.
+//!
+//! *Invariants*: each is a step of `Driver::run`, whose order they keep; none of them waits.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::{Driver, Turn};
+use crate::admin::Quantity;
+use crate::proto::OpCode;
+use crate::replica::{ClientRequest, Drained, Status};
+use crate::server::error::ServerError;
+use crate::server::limits::{CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX};
+use crate::server::metrics::{Cause, Times};
+
+impl Driver {
+    /// Opens the audit log anew if an operator has asked for that.
+    pub(super) fn reopen_audit_log(&mut self) {
+        if self.published.reopens_audit.swap(false, Ordering::AcqRel)
+            && let Some(audit) = &mut self.audit
+        {
+            audit.reopen();
+        }
+    }
+
+    /// # Errors
+    /// The replica has refused its own data: they are older than what it once promised.
+    pub(super) fn end_if_refused(&self) -> Result<(), ServerError> {
+        let Some(refusal) = self.replica.refused() else { return Ok(()) };
+        let words = refusal.words.clone();
+        self.published.conditions.set(Cause::RolledBack, Some(words.clone()));
+        Err(ServerError::RolledBack(words))
+    }
+
+    /// Measures how long requests have waited. Whether the last of them closes its session.
+    pub(super) fn measure_requests(&self, requests: &[ClientRequest], now_us: u64) -> bool {
+        let figures = self.connections.figures();
+        figures.counts.requests_taken.add(requests.len() as u64);
+        if let Some(arrived_us) = requests.first().and_then(|first| first.arrived_us) {
+            let waited_us = now_us.saturating_sub(arrived_us);
+            figures.measures.record(Quantity::DriverQueueTime, waited_us);
+        }
+        requests.last().is_some_and(|last| last.op == OpCode::CloseSession as i32)
+    }
+
+    /// Measures what the turn took.
+    pub(super) fn measure(&mut self, status: &Status, turn: Turn) {
+        let figures = self.connections.figures();
+        let Turn { messages, began_us, stepped_us } = turn;
+        let times = Times { began_us, stepped_us, settled_us: figures.now_us() };
+        self.state.measures.note(figures, &mut self.replica, status, (messages, times));
+    }
+
+    /// Tells the links what they say of this server.
+    pub(super) fn tell_links(&self, status: &Status) {
+        if let Some(links) = &self.links {
+            links.set_term(status.term);
+            links.set_ensemble_version(status.ensemble_version);
+        }
+    }
+
+    /// Gives changed records to the state thread when it has room for them: once there are many or
+    /// they have waited, and from then on until a checkpoint is complete.
+    pub(super) fn hand_over_changes(&mut self, status: &Status, turn: Turn) {
+        let Some(disk) = &mut self.disk else { return };
+        let (checkpoints, schedule) = (&disk.checkpoints, &mut disk.schedule);
+        let now = Instant::now();
+        if std::mem::take(&mut self.state.is_checkpoint_asked) {
+            schedule.go_on();
+        }
+        if !schedule.is_due(status.changes_waiting, disk.changes_wait, now)
+            || !checkpoints.has_room()
+        {
+            return;
+        }
+        // A driver that only time wakes does more at once, and one that never comes to an end otherwise.
+        let does_more = turn.messages == 0 || schedule.is_late(now);
+        for _ in 0..if does_more { CHANGES_BATCHES_MAX } else { 1 } {
+            match self.replica.drain_changes(CHANGES_RECORDS_MAX) {
+                Drained::Changes(changes) => {
+                    let is_complete = changes.mark.is_some();
+                    checkpoints.hand_over(changes);
+                    if is_complete {
+                        return schedule.complete(now);
+                    }
+                    schedule.go_on();
+                }
+                // The log thread wakes this one.
+                Drained::NotDurable => return schedule.go_on(),
+                Drained::Nothing => return schedule.complete(now),
+            }
+            if !checkpoints.has_room() {
+                return;
+            }
+        }
+    }
+
+    /// Looks whether the disk answers, and how much of the cores its work in the background may take.
+    ///
+    /// # Errors
+    /// The log's thread has ended.
+    pub(super) fn watch_disk(
+        &mut self,
+        status: &Status,
+        are_cores_short: bool,
+    ) -> Result<(), ServerError> {
+        let Some(disk) = &mut self.disk else { return Ok(()) };
+        disk.log.follow_version(status.ensemble_version)?;
+        let now = Instant::now();
+        disk.alarm.look(status, &self.published.conditions, now);
+        let of_checkpoint = disk.schedule.lateness(status.changes_waiting, now);
+        let lateness = of_checkpoint.max(disk.checkpoints.image_lateness());
+        let is_storm = self.scheduling.is_storm(now);
+        self.scheduling.background().adapt(lateness, are_cores_short, is_storm);
+        Ok(())
+    }
+
+    /// Tells the ports who is a member, and whether this server serves.
+    pub(super) fn tell_members(&self, status: &Status) {
+        if self.links.is_some() {
+            let text = self.replica.machine().members_text();
+            self.members.send_if_modified(|known| known.update(text, status.serving));
+        }
+    }
+
+    /// Takes the condition of a founding back: what other servers refused is of no matter to one that serves.
+    pub(super) fn clear_founding(&mut self, status: &Status) {
+        if status.serving && !self.state.was_serving {
+            self.published.conditions.set(Cause::Founding, None);
+        }
+        self.state.was_serving = status.serving;
+    }
+
+    /// Writes what the log tells of the clocks, this server's role, and clients without a session.
+    pub(super) fn write_log_lines(&mut self, status: &Status) {
+        let state = &mut self.state;
+        state.clock_alarm.look(status);
+        let now = Instant::now();
+        let members = self.replica.machine().members_text();
+        self.role_log.look(status, members, self.connections.figures(), now);
+        state.away_log.turned_away(&std::mem::take(&mut state.turned_away), now);
+        state.away_log.look(status, self.scheduling.is_storm(now), now);
+    }
+
+    /// Makes a condition of what keeps this server from a majority.
+    pub(super) fn show_obstacle(&mut self, status: &Status) {
+        if !status.serving || self.state.shows_obstacle {
+            let obstacle = self.replica.obstacle().map(str::to_owned);
+            self.state.shows_obstacle = obstacle.is_some();
+            self.published.conditions.set(Cause::Majority, obstacle);
+        }
+    }
+}
