@@ -11,6 +11,7 @@
 //! `auto` has none there.
 
 use std::future::poll_fn;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -118,27 +119,42 @@ fn start(
     scheduling: Arc<Scheduling>,
     is_usual: bool,
     tasks: &mut TaskSet<()>,
-) -> std::io::Result<Handle> {
+) -> io::Result<Handle> {
     let mut runtime = runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().event_interval(EVENT_INTERVAL).build()?;
     let handle = runtime.handle().clone();
-    let (ending, ended) = oneshot::channel::<()>();
     let wakeups = Arc::clone(wakeups);
-    let thread = supervision::thread(Task::Io, move || {
-        // Dropped at the end, also by a panic, and in this order: the runtime before it is said.
-        let _ending = ending;
-        let runtime = runtime;
+    let run = move || {
         if is_usual {
             cpu_policy::forget_inherited();
         }
         runtime.block_on(wake(&wakeups, ThreadScheduling::new(scheduling)));
+    };
+    start_thread(Task::Io, run, (tasks, Task::Clients))?;
+    Ok(handle)
+}
+
+/// Starts a thread, and a task that ends when it has.
+///
+/// # Errors
+/// The system gives no thread.
+pub(in crate::server) fn start_thread(
+    thread: Task,
+    run: impl FnOnce() + Send + 'static,
+    (tasks, task): (&mut TaskSet<()>, Task),
+) -> io::Result<()> {
+    let (ending, ended) = oneshot::channel::<()>();
+    let thread = supervision::thread(thread, move || {
+        // Dropped at the end, also by a panic, and behind what `run` owns.
+        let _ending = ending;
+        run();
     })?;
-    tasks.spawn(Task::Clients, async move {
+    tasks.spawn(task, async move {
         let _ = ended.await;
         // A panic of it was recorded.
         let _ = thread.join();
     });
-    Ok(handle)
+    Ok(())
 }
 
 /// Wakes the tasks that the driver has answered, until there will be none.

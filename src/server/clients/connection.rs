@@ -95,30 +95,7 @@ pub(super) async fn serve(
         return;
     }
     let registered = Registered { conn, driver: server.driver.clone() };
-    let in_flight = InFlight::new(Arc::clone(&server.throttle));
-    let mut connection = Connection {
-        conn,
-        reader,
-        tls,
-        line: &line,
-        server: &server,
-        in_flight,
-        intake: Intake::new(buffer),
-        share: Share::new(&server, conn),
-        has_unread_frames: true,
-        is_malformed: false,
-        has_read_all: false,
-        heard: Instant::now(),
-        was_quiet: false,
-        turn: admission::Place::default(),
-        unwritten: VecDeque::new(),
-        unwritten_bytes: 0,
-        answered: None,
-        head_written: 0,
-        is_attached: false,
-        wants_room: false,
-        end: None,
-    };
+    let mut connection = Connection::new(conn, (reader, tls, buffer), &line, &server);
     let is_peer_reading = connection.run().await;
     // What it held is free for others at once, and the driver knows.
     let (mut reader, end) = connection.leave();
@@ -229,7 +206,39 @@ enum Next {
     Drop,
 }
 
-impl Connection<'_> {
+impl<'a> Connection<'a> {
+    /// A connection whose session is asked for. `buffer`: what has come behind that.
+    fn new(
+        conn: ConnId,
+        (reader, tls, buffer): (OwnedReadHalf, Option<TlsSession>, BytesMut),
+        line: &'a Arc<Line>,
+        server: &'a ServerContext,
+    ) -> Self {
+        Self {
+            conn,
+            reader,
+            tls,
+            line,
+            server,
+            in_flight: InFlight::new(Arc::clone(&server.throttle)),
+            intake: Intake::new(buffer),
+            share: Share::new(server, conn),
+            has_unread_frames: true,
+            is_malformed: false,
+            has_read_all: false,
+            heard: Instant::now(),
+            was_quiet: false,
+            turn: admission::Place::default(),
+            unwritten: VecDeque::new(),
+            unwritten_bytes: 0,
+            answered: None,
+            head_written: 0,
+            is_attached: false,
+            wants_room: false,
+            end: None,
+        }
+    }
+
     /// Runs until the end. True if the peer deserves to see the last bytes.
     async fn run(&mut self) -> bool {
         loop {

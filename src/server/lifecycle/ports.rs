@@ -2,18 +2,19 @@
 //!
 //! *Owns* the moment when they are opened: see `lifecycle/start.rs`.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{self, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, lookup_host};
 use tokio::runtime;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use super::recovery::Parts;
 use super::settings;
 use crate::admin::{self, Options, PortTls, Surface};
-use crate::config::{AdminConfig, Config};
+use crate::config::{AdminConfig, Config, HostPort};
 use crate::sasl::SaslUsers;
 use crate::server::clients::{
     self, Admission, ClientPort, Rates, Received, ServerContext, Throttle,
@@ -21,7 +22,7 @@ use crate::server::clients::{
 use crate::server::cpu_policy::{self, Scheduling};
 use crate::server::credentials::{Followed, FollowedUsers};
 use crate::server::error::{StartError, port_advice};
-use crate::server::io_threads::IoThreads;
+use crate::server::io_threads::{IoThreads, start_thread};
 use crate::server::limits::Limits;
 use crate::server::mailbox::Message;
 use crate::server::metrics::{Figures, Published};
@@ -135,33 +136,7 @@ impl Offer {
     ) -> Result<Ports, StartError> {
         let Self { config, limits, messages, figures, published, stop, .. } = self;
         let (address, secure_address) = (ports.address(), ports.secure_address());
-        let users = self.follows_users.then(|| {
-            let users = self.users.clone();
-            let (followed, follow) = FollowedUsers::new(config.clone(), users, messages.clone());
-            tasks.spawn(Task::Users, Arc::clone(stop).before(follow));
-            followed
-        });
-        let shared = Arc::new(Shared {
-            driver: messages.clone(),
-            received: Arc::new(Received::new(limits.incoming_total_bytes_max)),
-            certificates: self.certificates.clone(),
-            users,
-            handshakes: Arc::new(Handshakes::new(
-                Duration::from_millis(config.tls.listener.handshake_timeout_ms.into()),
-                config.tls.x509_super_user.clone(),
-            )),
-            figures: Arc::clone(figures),
-            published: Arc::clone(published),
-            facts: settings::facts(config, self.is_in_memory, (address, secure_address)),
-            words: config.four_letter_words.clone(),
-            commands_path: config.admin.command_url.clone(),
-            forces_https: config.admin.force_https,
-            peers: self.peers.clone(),
-            turn: tokio::sync::Mutex::default(),
-            supervisor: supervision::current(),
-            errors: Arc::clone(&self.errors),
-            backups: BackupTurns::default(),
-        });
+        let shared = Arc::new(self.shared((address, secure_address), tasks));
         let count = cpu_policy::io_threads(cpu_policy::cores(), config.io_threads);
         let threads = IoThreads::start(count, &self.scheduling, self.is_usual, tasks)?;
         let accepting = threads.accepting();
@@ -170,15 +145,7 @@ impl Offer {
             let _runtime = accepting.enter();
             ports.listen(config.listen_backlog)?
         };
-        let http = serve_http(
-            (config, self.http.clone()),
-            self.files.http,
-            &shared,
-            stop,
-            self.is_usual,
-            tasks,
-        )
-        .await?;
+        let http = self.serve_http(&shared, tasks).await?;
         let options =
             clients::Options { keep_alive: config.client_tcp_keep_alive, files: self.files };
         let (moves, moved) = mpsc::channel(1);
@@ -209,99 +176,130 @@ impl Offer {
         tasks.spawn_on(Task::Clients, accept, &accepting);
         Ok(Ports { shared, address, secure_address, http })
     }
+
+    /// What is behind the ports, which are there.
+    fn shared(
+        &self,
+        addresses: (SocketAddr, Option<SocketAddr>),
+        tasks: &mut TaskSet<()>,
+    ) -> Shared {
+        let Self { config, messages, .. } = self;
+        let users = self.follows_users.then(|| {
+            let users = self.users.clone();
+            let (followed, follow) = FollowedUsers::new(config.clone(), users, messages.clone());
+            tasks.spawn(Task::Users, Arc::clone(&self.stop).before(follow));
+            followed
+        });
+        Shared {
+            driver: messages.clone(),
+            received: Arc::new(Received::new(self.limits.incoming_total_bytes_max)),
+            certificates: self.certificates.clone(),
+            users,
+            handshakes: Arc::new(Handshakes::new(
+                Duration::from_millis(config.tls.listener.handshake_timeout_ms.into()),
+                config.tls.x509_super_user.clone(),
+            )),
+            figures: Arc::clone(&self.figures),
+            published: Arc::clone(&self.published),
+            facts: settings::facts(config, self.is_in_memory, addresses),
+            words: config.four_letter_words.clone(),
+            commands_path: config.admin.command_url.clone(),
+            forces_https: config.admin.force_https,
+            peers: self.peers.clone(),
+            turn: tokio::sync::Mutex::default(),
+            supervisor: supervision::current(),
+            errors: Arc::clone(&self.errors),
+            backups: BackupTurns::default(),
+        }
+    }
+
+    /// Offers the HTTP port, and the one for metrics alone. One that cannot be bound is warned of.
+    ///
+    /// They have a thread of their own: whether this server lives is answered also while its own thread is
+    /// busy with a long turn or waits for a disk, and what is made for operators takes no time of it.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    async fn serve_http(
+        &self,
+        shared: &Arc<Shared>,
+        tasks: &mut TaskSet<()>,
+    ) -> Result<HttpAddresses, StartError> {
+        let mut bound = HttpAddresses::default();
+        let mut listeners = Vec::new();
+        for (address, options) in self.http_ports() {
+            let Some(address) = address else { continue };
+            let is_admin = options.surface == Surface::All;
+            match bind_http(address).await {
+                Ok((at, listener)) => {
+                    match (is_admin, &options.tls) {
+                        (true, _) => bound.admin = Some(at),
+                        (false, Some(_)) => bound.metrics = Some(at),
+                        (false, None) => {}
+                    }
+                    listeners.push((listener, options));
+                }
+                Err(error) => {
+                    let key =
+                        if is_admin { "admin.serverPort" } else { "metricsProvider.httpPort" };
+                    let advice = port_advice(&error, key);
+                    tracing::warn!(%address, %error, "no HTTP port: it cannot be bound{advice}");
+                }
+            }
+        }
+        if listeners.is_empty() {
+            return Ok(bound);
+        }
+        let failed = |error: io::Error| StartError::System {
+            what: Task::Http.name(),
+            error: error.to_string(),
+        };
+        let mut runtime = runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().thread_name(WORKER).build().map_err(failed)?;
+        let serve = serve_ports(listeners, Arc::clone(shared), Arc::clone(&self.stop));
+        let is_usual = self.is_usual;
+        let run = move || {
+            if is_usual {
+                cpu_policy::forget_inherited();
+            }
+            runtime.block_on(serve);
+        };
+        start_thread(Task::Http, run, (tasks, Task::HttpPort)).map_err(failed)?;
+        Ok(bound)
+    }
+
+    /// The HTTP ports: for everything, for metrics in plain text, and for metrics through TLS.
+    fn http_ports(&self) -> [(Option<&HostPort>, Options); 3] {
+        let config = &self.config;
+        let AdminConfig { enabled, addr, command_url, force_https, .. } = &config.admin;
+        let any = Options { connections_max: self.files.http, ..Options::default() };
+        let guard = settings::guard(config);
+        let HttpTls { operators, metrics: of_metrics } = self.http.clone();
+        let tls = operators.map(|source| PortTls { source, takes_plain: !force_https });
+        let all = Options { commands_path: command_url.clone(), guard, tls, ..any.clone() };
+        let metrics = Options { surface: Surface::Metrics, ..any };
+        let (plain, encrypted) =
+            (config.metrics_addr.as_ref(), config.metrics_secure_addr.as_ref());
+        // Port 0 is another one each time.
+        let is_unified = plain == encrypted && plain.is_some_and(|plain| plain.port != 0);
+        let of_metrics = of_metrics.map(|source| PortTls { source, takes_plain: is_unified });
+        let secure_metrics = Options { tls: of_metrics, ..metrics.clone() };
+        [
+            (enabled.then_some(addr), all),
+            (plain.filter(|_| !is_unified), metrics),
+            (encrypted, secure_metrics),
+        ]
+    }
 }
 
-/// Offers the HTTP port, and the one for metrics alone. One that cannot be bound is warned of.
-///
-/// They have a thread of their own: whether this server lives is answered also while its own thread is
-/// busy with a long turn or waits for a disk, and what is made for operators takes no time of it.
-///
-/// # Errors
-/// The system gives no thread.
-async fn serve_http(
-    (config, tls): (&Config, HttpTls),
-    connections_max: usize,
-    shared: &Arc<Shared>,
-    stop: &Arc<Stop>,
-    is_usual: bool,
-    tasks: &mut TaskSet<()>,
-) -> Result<HttpAddresses, StartError> {
-    let AdminConfig { enabled, addr, command_url, force_https, .. } = &config.admin;
-    let any = Options { connections_max, ..Options::default() };
-    let guard = settings::guard(config);
-    let HttpTls { operators, metrics: of_metrics } = tls;
-    let tls = operators.map(|source| PortTls { source, takes_plain: !force_https });
-    let all = Options { commands_path: command_url.clone(), guard, tls, ..any.clone() };
-    let metrics = Options { surface: Surface::Metrics, ..any };
-    let (plain, encrypted) = (config.metrics_addr.as_ref(), config.metrics_secure_addr.as_ref());
-    // Port 0 is another one each time.
-    let is_unified = plain == encrypted && plain.is_some_and(|plain| plain.port != 0);
-    let of_metrics = of_metrics.map(|source| PortTls { source, takes_plain: is_unified });
-    let secure_metrics = Options { tls: of_metrics, ..metrics.clone() };
-    let ports = [
-        (enabled.then_some(addr), all),
-        (plain.filter(|_| !is_unified), metrics),
-        (encrypted, secure_metrics),
-    ];
-    let mut bound = HttpAddresses::default();
-    let mut listeners = Vec::new();
-    for (address, options) in ports {
-        let Some(address) = address else { continue };
-        let is_admin = options.surface == Surface::All;
-        let listener = match lookup_host((address.host.as_str(), address.port)).await {
-            Ok(addresses) => Port::bind(addresses),
-            Err(error) => Err(error),
-        };
-        let listener = listener.and_then(|port| {
-            let at = port.address;
-            Ok((at, port.listen(HTTP_BACKLOG)?.into_std()?))
-        });
-        match listener {
-            Ok((at, listener)) => {
-                match (is_admin, &options.tls) {
-                    (true, _) => bound.admin = Some(at),
-                    (false, Some(_)) => bound.metrics = Some(at),
-                    (false, None) => {}
-                }
-                listeners.push((listener, options));
-            }
-            Err(error) => {
-                let key = if is_admin { "admin.serverPort" } else { "metricsProvider.httpPort" };
-                let advice = port_advice(&error, key);
-                tracing::warn!(%address, %error, "no HTTP port: it cannot be bound{advice}");
-            }
-        }
-    }
-    if listeners.is_empty() {
-        return Ok(bound);
-    }
-    let failed = |error: std::io::Error| StartError::System {
-        what: Task::Http.name(),
-        error: error.to_string(),
-    };
-    let mut runtime = runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().thread_name(WORKER).build().map_err(failed)?;
-    let (shared, stop) = (Arc::clone(shared), Arc::clone(stop));
-    let (ending, ended) = oneshot::channel::<()>();
-    let thread = supervision::thread(Task::Http, move || {
-        // Dropped at the end, also by a panic.
-        let _ending = ending;
-        if is_usual {
-            cpu_policy::forget_inherited();
-        }
-        runtime.block_on(serve_ports(listeners, shared, stop));
-    });
-    let thread = thread.map_err(failed)?;
-    tasks.spawn(Task::HttpPort, async move {
-        let _ = ended.await;
-        // A panic of it was recorded.
-        let _ = thread.join();
-    });
-    Ok(bound)
+async fn bind_http(address: &HostPort) -> io::Result<(SocketAddr, net::TcpListener)> {
+    let port = Port::bind(lookup_host((address.host.as_str(), address.port)).await?)?;
+    let at = port.address;
+    Ok((at, port.listen(HTTP_BACKLOG)?.into_std()?))
 }
 
 async fn serve_ports(
-    listeners: Vec<(std::net::TcpListener, Options)>,
+    listeners: Vec<(net::TcpListener, Options)>,
     shared: Arc<Shared>,
     stop: Arc<Stop>,
 ) {

@@ -7,6 +7,7 @@
 //! more, leaves nothing running; a caller that is told of an end finds that everything has ended, unless a
 //! thread or task has panicked and the others have not ended within `supervision::END_MAX`.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use super::recovery::{self, Parts};
 use crate::admin::read_token;
 use crate::config::{Config, ConfigError, HostPort, ServerSpec};
 use crate::replica::Status;
+use crate::sasl::SaslSetup;
 use crate::server::cpu_policy::{self, CpuPolicy, Scheduling};
 use crate::server::credentials::{learner_login, sasl_setup};
 use crate::server::disk::data_dir;
@@ -35,7 +37,6 @@ use crate::server::gssapi::Gssapi;
 use crate::server::limits::{DRIVER_QUEUE_MAX, EVENT_INTERVAL};
 use crate::server::log_lines::RoomLog;
 use crate::server::mailbox::{Message, Queue};
-use crate::server::metrics::{Figures, Published};
 use crate::server::peer::{Peers, dynamic_file, ports};
 use crate::server::ports::{Files, Port};
 use crate::server::stop::Stop;
@@ -221,19 +222,7 @@ async fn serve(
         return Err(StartError::Config(vec![no_ensemble_to_rejoin()]));
     }
     let sasl = sasl_setup(&config).map_err(|error| StartError::Config(vec![error]))?;
-    let gssapi = Gssapi::start(sasl.service.as_ref(), messages.clone()).map_err(|reason| {
-        let file = config
-            .sasl
-            .jaas_file
-            .as_ref()
-            .map_or_else(String::new, |file| file.display().to_string());
-        StartError::Config(vec![ConfigError { file, line: 0, key: String::new(), reason }])
-    })?;
-    let offers_sasl = sasl.users.is_some() || sasl.service.is_some();
-    if let Some(file) = config.sasl.jaas_file.as_ref().filter(|_| !offers_sasl) {
-        let (file, section) = (file.display(), &config.sasl.section);
-        tracing::warn!(%file, section, "SASL is not offered: the file has no such section");
-    }
+    let gssapi = gssapi(&config, &sasl, &messages)?;
     let learner = learner_login(&config).map_err(|error| StartError::Config(vec![error]))?;
     let open_files = Files::of(&config)?;
     credentials::warn_of_readable(&config);
@@ -247,66 +236,43 @@ async fn serve(
         metrics: credentials::of_metrics(&config)?,
     };
     let port = bind(&config, tls.as_ref()).await?;
-    let audit = match &config.audit_log {
-        Some(path) => Some(open_audit(path)?),
-        None => None,
-    };
+    let audit = config.audit_log.as_deref().map(open_audit).transpose()?;
     let mut tasks = TaskSet::default();
-    let figures: Arc<Figures> = Arc::default();
-    let published: Arc<Published> = Arc::default();
-    let members = watch::Sender::default();
     let file = watch::Sender::new(config.servers.clone());
-    let member = match config.own_server().filter(|_| config.is_ensemble()) {
-        Some(own) => {
-            if is_rejoining {
-                put_away(&config, own.id)?;
-            }
-            let (sender, counts) = (messages.clone(), Arc::clone(&figures));
-            let (member, images) = Member::of(&config, own, is_in_memory, sender, counts)?;
-            let is_member = matches!(member.state, State::Founded(_));
-            let ports = ports::listen(&config, own, is_member, open_files).await?;
-            member.peers.bar(cut_off);
-            member.begin(images, &stop, &mut tasks);
-            let peers = Arc::clone(&member.peers);
-            let (said, lines) = (members.subscribe(), file.subscribe());
-            let follow = ports.follow(peers, said, lines, Arc::clone(&published));
-            tasks.spawn(Task::Members, Arc::clone(&stop).before(follow));
-            Some(member)
-        }
-        None => None,
-    };
-    if !is_in_memory {
-        let look = RoomLog::new(&config).follow(Arc::clone(&figures));
-        tasks.spawn(Task::Room, Arc::clone(&stop).before(look));
-    }
-    let peers = member.as_ref().and_then(|member| member.peers.security.certificates());
-    let of_zookeeper = credentials::of_zookeeper(&config, peers.clone())?;
-    let zookeeper = Access::new(&config, of_zookeeper.clone(), learner);
-    // Those of other servers are followed as theirs.
-    let of_zookeeper = of_zookeeper.filter(|_| peers.is_none());
     let policy = CpuPolicy::of_process(config.cpu_policy);
-    let parts = Parts {
+    let mut parts = Parts {
         config,
         sasl,
         gssapi,
-        zookeeper,
+        zookeeper: Access::default(),
         is_in_memory,
         errors,
         messages,
         queue: Queue::new(queue),
         audit,
-        figures,
-        published,
+        figures: Arc::default(),
+        published: Arc::default(),
         stop,
-        member,
-        members,
+        member: None,
+        members: watch::Sender::default(),
         scheduling: Arc::new(Scheduling::new(policy)),
         runtime: Handle::current(),
         files: WatchedFs::new(files),
     };
+    let lines = file.subscribe();
+    parts.member = join(&parts, (is_rejoining, cut_off), (open_files, lines), &mut tasks).await?;
+    if !is_in_memory {
+        let look = RoomLog::new(&parts.config).follow(Arc::clone(&parts.figures));
+        tasks.spawn(Task::Room, Arc::clone(&parts.stop).before(look));
+    }
+    let of_peers = parts.member.as_ref().and_then(|member| member.peers.security.certificates());
+    let of_zookeeper = credentials::of_zookeeper(&parts.config, of_peers.clone())?;
+    parts.zookeeper = Access::new(&parts.config, of_zookeeper.clone(), learner);
+    // Those of other servers are followed as theirs.
+    let of_zookeeper = of_zookeeper.filter(|_| of_peers.is_none());
     let listeners = [
         ("clients", tls),
-        ("servers", peers),
+        ("servers", of_peers),
         ("zookeeper", of_zookeeper),
         ("operators", http.operators.clone()),
         ("metrics", http.metrics.clone()),
@@ -321,6 +287,49 @@ async fn serve(
     // A task fails by a defect only, and then there is nothing of it left to wait for.
     while tasks.join_next().await.is_some() {}
     Ok(result?)
+}
+
+/// What judges tokens of Kerberos, if that is configured. Warns of a file that offers nothing.
+fn gssapi(
+    config: &Config,
+    sasl: &SaslSetup,
+    messages: &mpsc::Sender<Message>,
+) -> Result<Gssapi, StartError> {
+    let path = config.sasl.jaas_file.as_ref();
+    let gssapi = Gssapi::start(sasl.service.as_ref(), messages.clone()).map_err(|reason| {
+        let file = path.map_or_else(String::new, |file| file.display().to_string());
+        StartError::Config(vec![ConfigError { file, line: 0, key: String::new(), reason }])
+    })?;
+    if let Some(file) = path.filter(|_| sasl.users.is_none() && sasl.service.is_none()) {
+        let (file, section) = (file.display(), &config.sasl.section);
+        tracing::warn!(%file, section, "SASL is not offered: the file has no such section");
+    }
+    Ok(gssapi)
+}
+
+/// Has this server be found by the others of its ensemble, and find them. `None`: it is on its own.
+/// `lines`: the servers that its configuration file names.
+async fn join(
+    parts: &Parts,
+    (is_rejoining, cut_off): (bool, BTreeSet<u8>),
+    (open_files, lines): (Files, watch::Receiver<Vec<ServerSpec>>),
+    tasks: &mut TaskSet<()>,
+) -> Result<Option<Member>, StartError> {
+    let Parts { config, is_in_memory, messages, figures, published, stop, members, .. } = parts;
+    let Some(own) = config.own_server().filter(|_| config.is_ensemble()) else { return Ok(None) };
+    if is_rejoining {
+        put_away(config, own.id)?;
+    }
+    let (sender, counts) = (messages.clone(), Arc::clone(figures));
+    let (member, images) = Member::of(config, own, *is_in_memory, sender, counts)?;
+    let is_member = matches!(member.state, State::Founded(_));
+    let ports = ports::listen(config, own, is_member, open_files).await?;
+    member.peers.bar(cut_off);
+    member.begin(images, stop, tasks);
+    let (peers, said) = (Arc::clone(&member.peers), members.subscribe());
+    let follow = ports.follow(peers, said, lines, Arc::clone(published));
+    tasks.spawn(Task::Members, Arc::clone(stop).before(follow));
+    Ok(Some(member))
 }
 
 /// Has the files of keys and certificates be followed until the end is asked for.

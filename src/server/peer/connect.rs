@@ -28,7 +28,7 @@ use crate::server::limits::{
     PEER_SILENCE_MAX,
 };
 use crate::server::mailbox::{LinkEvent, Message, Wire};
-use crate::server::transport::Reader;
+use crate::server::transport::{Reader, Stream};
 use crate::supervision::Task;
 
 /// Keeps connecting to all other members, as they come and go.
@@ -155,32 +155,7 @@ pub(super) async fn greet(
     introduction: Introduction,
 ) -> Option<(Secured, Introduction)> {
     let name = name_of(server, addresses);
-    let (stream, host) = match connect(addresses).await {
-        Ok(made) => made,
-        Err(error) => {
-            let advice = match error.to_string().contains("failed to lookup address") {
-                true => {
-                    ": the name does not resolve: mend it in the server lines, or in the resolver"
-                }
-                false => "",
-            };
-            peers.complain(server, "connect", format!("no connection to {name}: {error}{advice}"));
-            return None;
-        }
-    };
-    let mut stream = match peers.security.connect(stream, host).await {
-        Ok(stream) => stream,
-        Err(error) => {
-            peers.complain(server, "tls", format!("no link through TLS to {name}: {error}"));
-            return None;
-        }
-    };
-    if let Some(tls) = peers.security.tls()
-        && let Err(words) = tls.judge(&stream, &peers.hosts(server), false).await
-    {
-        peers.complain(server, "tls", format!("no link through TLS to {name}: {words}"));
-        return None;
-    }
+    let mut stream = dial(peers, server, addresses, &name).await?;
     let mut hello = Hello::new(peers.own, kind, introduction, peers.term())
         .speaking(peers.spoken())
         .listening(peers.listens());
@@ -300,6 +275,37 @@ async fn closed(reader: &mut Reader) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "it sent something unexpected")),
     }
+}
+
+/// Connects to a server, through TLS if links are. `None`: that came to nothing, and was told.
+async fn dial(peers: &Peers, server: u8, addresses: &[PeerAddress], name: &str) -> Option<Stream> {
+    let (stream, host) = match connect(addresses).await {
+        Ok(made) => made,
+        Err(error) => {
+            let advice = match error.to_string().contains("failed to lookup address") {
+                true => {
+                    ": the name does not resolve: mend it in the server lines, or in the resolver"
+                }
+                false => "",
+            };
+            peers.complain(server, "connect", format!("no connection to {name}: {error}{advice}"));
+            return None;
+        }
+    };
+    let stream = match peers.security.connect(stream, host).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            peers.complain(server, "tls", format!("no link through TLS to {name}: {error}"));
+            return None;
+        }
+    };
+    if let Some(tls) = peers.security.tls()
+        && let Err(words) = tls.judge(&stream, &peers.hosts(server), false).await
+    {
+        peers.complain(server, "tls", format!("no link through TLS to {name}: {words}"));
+        return None;
+    }
+    Some(stream)
 }
 
 /// Connects to the first address that takes the connection: with the host that it is of.
