@@ -122,10 +122,11 @@ const ROOMS: &[(&str, Arrows)] = &[
             ("gssapi", &["mailbox"]),
             ("io_threads", &["cpu_policy", "error", "limits", "mailbox"]),
             ("metrics", &["clock", "mailbox"]),
-            ("zookeeper", &["transport", "mailbox"]),
+            ("zookeeper", &["clock", "transport", "mailbox"]),
             (
                 "clients",
                 &[
+                    "clock",
                     "cpu_policy",
                     "error",
                     "limits",

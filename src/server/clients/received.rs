@@ -9,9 +9,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use crate::replica::ConnId;
+use crate::server::clock::Periodic;
 use crate::server::mailbox::Line;
 
 /// The connections that hold much.
@@ -27,7 +27,7 @@ pub(super) struct Table {
     /// Of all of them.
     pub(super) bytes: u64,
     /// When it was last said that some were cut off.
-    pub(super) said: Option<Instant>,
+    pub(super) said: Periodic,
 }
 
 impl Received {

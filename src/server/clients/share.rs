@@ -43,17 +43,14 @@ impl<'a> Share<'a> {
         }
         let before = table.bytes;
         let taken = table.take_largest(bytes_max / DEBTS_KEPT_DIVISOR * DEBTS_KEPT_OF);
-        let is_said = table.said.is_some_and(|said| said.elapsed() < SAID_INTERVAL);
-        if !is_said {
-            table.said = Some(Instant::now());
-        }
+        let is_due = table.said.is_due(SAID_INTERVAL, Instant::now());
         drop(table);
         for (_, line) in &taken {
             // It may be another thread's, and its client may see that at once.
             self.server.figures.counts.connections_cut_unfinished.add(1);
             line.outbox.cut_off();
         }
-        if !is_said {
+        if is_due {
             let (count, largest) = (taken.len(), taken.first().map_or(0, |(bytes, _)| *bytes));
             tracing::warn!(
                 count,

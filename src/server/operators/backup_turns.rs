@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
+use crate::server::clock::Periodic;
+
 /// Time between two snapshots of ZooKeeper, as there: its 300,000 "ms" are counted as microseconds.
 const SNAPSHOT_PAUSE: Duration = Duration::from_millis(300);
 
@@ -12,24 +14,20 @@ const SNAPSHOT_PAUSE: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub(in crate::server) struct BackupTurns {
     pub(super) turns: Arc<Semaphore>,
-    /// Moment at which a snapshot of ZooKeeper was last asked for.
-    snapshot_at: Mutex<Option<Instant>>,
+    /// A snapshot of ZooKeeper.
+    snapshot_asked: Mutex<Periodic>,
 }
 
 impl Default for BackupTurns {
     fn default() -> Self {
-        Self { turns: Arc::new(Semaphore::new(1)), snapshot_at: Mutex::default() }
+        Self { turns: Arc::new(Semaphore::new(1)), snapshot_asked: Mutex::default() }
     }
 }
 
 impl BackupTurns {
     /// Whether it is long enough since a snapshot of ZooKeeper was last asked for; if so, one is now.
     pub(in crate::server) fn may_give_snapshot(&self) -> bool {
-        let mut last = self.snapshot_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_time = last.is_none_or(|last| last.elapsed() >= SNAPSHOT_PAUSE);
-        if is_time {
-            *last = Some(Instant::now());
-        }
-        is_time
+        let mut asked = self.snapshot_asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.is_due(SNAPSHOT_PAUSE, Instant::now())
     }
 }

@@ -8,14 +8,14 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::connect::{introduced, prepare};
 use super::frame::Secured;
@@ -26,6 +26,7 @@ use crate::peer_auth::{Seal, TAG_BYTES};
 use crate::replica::PeerMessage;
 use crate::replica::founding::Introduction;
 use crate::replica::peer_codec::MESSAGE_BYTES_MAX;
+use crate::server::clock::Periodic;
 use crate::server::limits::{PEER_CONNECTIONS_PER_KIND, PEER_READ_BYTES_MAX};
 use crate::server::mailbox::{LinkEvent, Message};
 use crate::server::ports::{Arrival, Arrivals, Files, accept_from};
@@ -41,7 +42,7 @@ pub(super) async fn accept(
     mut closed: oneshot::Receiver<()>,
 ) {
     let mut connections = TaskSet::default();
-    let mut said: Option<Instant> = None;
+    let mut said = Periodic::default();
     loop {
         let accepted = tokio::select! {
             // One that has panicked ends the server.
@@ -55,8 +56,7 @@ pub(super) async fn accept(
                 if is_full || !files.leaves_enough(&stream) {
                     let has_yielded = arrivals.oldest_yields().await;
                     peers.counts().yielded.add(1);
-                    if said.is_none_or(|said| said.elapsed() >= SAID_INTERVAL) {
-                        said = Some(Instant::now());
+                    if said.is_due(SAID_INTERVAL, Instant::now()) {
                         let (max, count) = (files.unknown_peers, peers.counts().yielded.total());
                         tracing::warn!(
                             count,

@@ -11,17 +11,17 @@ mod tell;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
 pub(in crate::server) use access::Access;
 use look::{CONNECT_HELD_MAX, CONNECT_MAX, is_refused, look};
 use tell::{send, tell};
 
 use crate::replica::{Input, LinkInput, MigrateOrder, Replica, Report, ZooKeeperWork};
+use crate::server::clock::Periodic;
 use crate::server::mailbox::{Message, ZooKeeperEvent};
 use crate::supervision::{Task, TaskSet};
 
@@ -41,7 +41,7 @@ pub(super) struct ZooKeeper {
     /// AdminServers that the operator has named for the cutover.
     admins: Vec<String>,
     orders: HashMap<u64, oneshot::Sender<Report>>,
-    looked: Option<Instant>,
+    looked: Periodic,
 }
 
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl ZooKeeper {
             room: watch::Sender::new(true),
             admins: Vec::new(),
             orders: HashMap::new(),
-            looked: None,
+            looked: Periodic::default(),
         }
     }
 
@@ -172,9 +172,7 @@ impl ZooKeeper {
     pub(super) fn turned(&mut self, replica: &Replica) {
         let has_room = replica.takes_from_zookeeper();
         self.room.send_if_modified(|known| std::mem::replace(known, has_room) != has_room);
-        let is_due = self.looked.is_none_or(|at| at.elapsed() >= STOPPED_INTERVAL);
-        if replica.watches_zookeeper() && is_due {
-            self.looked = Some(Instant::now());
+        if replica.watches_zookeeper() && self.looked.is_due(STOPPED_INTERVAL, Instant::now()) {
             let (voters, driver) = (replica.zookeeper_voters(), self.driver.clone());
             self.tasks.spawn(Task::ZooKeeper, async move {
                 let mut stopped = 0;

@@ -8,6 +8,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::server::clock::Periodic;
 use crate::server::limits::{QUIET_MAX, QUIET_MIN, QUIET_USUAL_TIMES};
 
 /// Of those heard from within so long, one counts.
@@ -23,7 +24,7 @@ pub(crate) struct IdleClients(Mutex<Usual>);
 #[derive(Debug, Default)]
 struct Usual {
     silence: Duration,
-    sampled: Option<Instant>,
+    sampled: Periodic,
 }
 
 impl IdleClients {
@@ -35,8 +36,7 @@ impl IdleClients {
         if silence >= (usual.silence * QUIET_USUAL_TIMES).clamp(QUIET_MIN, QUIET_MAX) {
             return true;
         }
-        if usual.sampled.is_none_or(|sampled| now.duration_since(sampled) >= SAMPLE_INTERVAL) {
-            usual.sampled = Some(now);
+        if usual.sampled.is_due(SAMPLE_INTERVAL, now) {
             usual.silence = (usual.silence * (SAMPLES - 1) + silence) / SAMPLES;
         }
         false
