@@ -54,8 +54,8 @@ impl Driver {
     /// Tells the links what they say of this server.
     pub(super) fn tell_links(&self, status: &Status) {
         if let Some(links) = &self.links {
-            links.set_term(status.term);
-            links.set_ensemble_version(status.ensemble_version);
+            links.peers.set_term(status.term);
+            links.peers.set_ensemble_version(status.ensemble_version);
         }
     }
 

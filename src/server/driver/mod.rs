@@ -344,13 +344,13 @@ impl Driver {
         if let Some(links) = &mut self.links
             && let Some(members) = ready.members
         {
-            links.follow(members);
+            links.peers.follow(members.into_iter().map(|member| member.spec).collect());
         }
         self.state.turned_away.extend(ready.turned_away);
         for image in ready.images {
             self.role_log.image_sent(server_of(image.to));
             match &self.links {
-                Some(links) => links.send_image(image),
+                Some(links) => links.peers.transfers.send(image),
                 None => self.replica.step(Input::ImageSent { to: image.to, ok: false }),
             }
         }

@@ -15,7 +15,7 @@ use super::recovered::Recovered;
 use super::settings;
 use crate::admin::Quantity;
 use crate::config::Config;
-use crate::replica::founding::{Decision, Identified, Past};
+use crate::replica::founding::{Decision, Identified, Introduction, Past};
 use crate::replica::{Machine, Replica, Restored, Setup};
 use crate::sasl::SaslSetup;
 use crate::server::cpu_policy::Scheduling;
@@ -29,7 +29,7 @@ use crate::server::limits::Limits;
 use crate::server::log_lines::RoleLog;
 use crate::server::mailbox::{Message, Queue};
 use crate::server::metrics::{Figures, Measures, Published};
-use crate::server::peer::{Founder, Links, Peers, Store, Waiting, founding, open_or_mend};
+use crate::server::peer::{Founder, Links, Peers, Store, Waiting, open_or_mend};
 use crate::server::ports::Announced;
 use crate::server::stop::Stop;
 use crate::server::zookeeper::{Access, ZooKeeper};
@@ -119,15 +119,9 @@ fn decide(
     peers: &Arc<Peers>,
     parts: &mut Parts,
 ) -> Result<Option<Decision>, StartError> {
-    let decision = founder.decide(&mut founding::Waiting {
-        peers,
-        sender: &parts.messages,
-        messages: &mut parts.queue,
-        runtime: &parts.runtime,
-        stop: &parts.stop,
-        conditions: &parts.published.conditions,
-    })?;
-    Ok(decision)
+    let (runtime, messages, stop) = (&parts.runtime, &mut parts.queue, &*parts.stop);
+    let mut waiting = Waiting { runtime, peers, messages, stop };
+    Ok(founder.decide(&mut waiting, &parts.published.conditions)?)
 }
 
 /// What a server on its own has: there is no other copy of it.
@@ -186,7 +180,6 @@ fn founded(
     if let Some(identity) = identity.as_ref().filter(|identity| !identity.members.is_empty()) {
         setup.ensemble = Some(identity.members.clone());
     }
-    let links = peers.as_ref().map(|peers| Links::new(Arc::clone(peers)));
     let found = if has_disk && read.is_none() {
         let new = match &identity {
             Some(decided) => Identity::new(setup.server_id, decided.clone()),
@@ -205,8 +198,8 @@ fn founded(
     };
     let is_new = found.as_ref().is_none_or(|found| found.opened.report.new);
     let (replica, disk) = match found {
-        Some(found) => restored(&parts, setup, options, links.as_ref(), found)?,
-        None => (without_data(setup, options, links.as_ref().zip(identity))?, None),
+        Some(found) => restored(&parts, setup, options, peers.as_ref(), found)?,
+        None => (without_data(setup, options, peers.as_ref().zip(identity))?, None),
     };
     let server_id = parts.config.own_server().map_or(0, |own| own.id);
     let driver = Driver {
@@ -220,7 +213,7 @@ fn founded(
         connections: Connections::new(&Limits::of(&parts.config), parts.figures),
         scheduling: parts.scheduling,
         members: parts.members,
-        links,
+        links: peers.map(Links::new),
         gssapi: parts.gssapi,
         zookeeper: ZooKeeper::new(parts.messages, parts.zookeeper),
         role_log: RoleLog::new(server_id, Instant::now()),
@@ -228,18 +221,19 @@ fn founded(
     Ok(Some((driver, is_new)))
 }
 
-/// The replica of a server that has no disk. `member`: its links with the others, and who it is.
+/// The replica of a server that has no disk. `member`: the other servers, and who it is.
 fn without_data(
     mut setup: Setup,
     options: tree::Options,
-    member: Option<(&Links, Identified)>,
+    member: Option<(&Arc<Peers>, Identified)>,
 ) -> Result<Replica, StartError> {
     let mut restored = Restored::default();
-    if let Some((links, identity)) = member {
+    if let Some((peers, identity)) = member {
         setup.raft_id = identity.raft_id;
         restored.membership = identity.initial.clone();
-        links.open(Store { images: None, lock: Weak::new(), options: options.clone() });
-        links.introduce(identity);
+        let store = Store { images: None, lock: Weak::new(), options: options.clone() };
+        peers.transfers.open(store);
+        peers.introduce(Introduction::Founded(identity));
     }
     replica(setup, Machine::fresh(options), restored)
 }
@@ -249,7 +243,7 @@ fn restored(
     parts: &Parts,
     mut setup: Setup,
     options: tree::Options,
-    links: Option<&Links>,
+    peers: Option<&Arc<Peers>>,
     Found { machine, opened }: Found,
 ) -> Result<(Replica, Option<Disk>), StartError> {
     let Opened { identity, format_switch, restored, log, images, checkpointer, report, lock } =
@@ -257,12 +251,12 @@ fn restored(
     setup.raft_id = identity.raft_id;
     setup.is_declared_alone = identity.alone_after.is_some();
     let lock = Arc::new(lock);
-    if let Some(links) = links {
+    if let Some(peers) = peers {
         // Another server waits for what is sent or received.
         let images = Some(images.asking(parts.scheduling.background().awaited()));
-        links.open(Store { images, lock: Arc::downgrade(&lock), options });
+        peers.transfers.open(Store { images, lock: Arc::downgrade(&lock), options });
         // It is durable now.
-        links.introduce(identity.identified());
+        peers.introduce(Introduction::Founded(identity.identified()));
     }
     data_dir::tell(&report);
     if let Some(origin) = data_dir::origin(&parts.config)? {

@@ -66,6 +66,33 @@ pub(in crate::server) enum Message {
     Wake,
 }
 
+impl Message {
+    /// Does what a server without a driver does with it: sends a client away, and returns an event of a link. No client
+    /// has a session yet, and no question is answered.
+    ///
+    /// # Errors
+    /// What a thread has failed with.
+    pub(in crate::server) fn without_driver(
+        self,
+        now_us: u64,
+    ) -> Result<Option<LinkEvent>, ServerError> {
+        match self {
+            Self::Open { conn, line, .. } => line.refuse(conn, now_us),
+            Self::Link(event) => return Ok(Some(event)),
+            Self::Failed(error) => return Err(error),
+            Self::Input(_)
+            | Self::ImageDamaged { .. }
+            | Self::ImageWanted { .. }
+            | Self::Backup(_)
+            | Self::ZooKeeper(_)
+            | Self::Migrate { .. }
+            | Self::Inspect { .. }
+            | Self::Wake => {}
+        }
+        Ok(None)
+    }
+}
+
 /// Asks the replica; `None` if the server is stopping.
 pub(in crate::server) async fn inspect(
     driver: &mpsc::Sender<Message>,

@@ -4,7 +4,6 @@
 //! as their receiver is not busy for longer. *Never* wakes anybody more often than that: an idle
 //! server costs next to nothing.
 
-use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::message::Message;
@@ -33,15 +32,6 @@ impl Queue {
             taken = self.messages.recv_many(batch, DRIVER_BATCH_MAX) => taken > 0,
             () = self.ticks.next() => true,
         }
-    }
-
-    /// As [`Queue::turn`], in a thread that may be blocked.
-    pub(in crate::server) fn turn_blocking(
-        &mut self,
-        runtime: &Handle,
-        batch: &mut Vec<Message>,
-    ) -> bool {
-        runtime.block_on(self.turn(batch))
     }
 }
 

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::frame;
+use super::frame::{self, invalid};
 use super::hello::{Answer, HELLO_BYTES_MAX, HELLO_MAX, Hello, MAGIC, Offer};
 use super::peers::Peers;
 use super::security;
@@ -226,10 +226,6 @@ async fn receive_magic(stream: &mut Stream) -> io::Result<[u8; 8]> {
 async fn receive_frame(stream: &mut Stream, bytes_max: usize) -> io::Result<Bytes> {
     let frame = frame::receive(stream, bytes_max).await?;
     frame.map_err(|bad| invalid(format!("its hello: {bad}")))
-}
-
-fn invalid(error: impl std::fmt::Display) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
 }
 
 const NO_SERVER: &str = "it is no lockkeeper server";

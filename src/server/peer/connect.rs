@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::admission;
 use super::flapping::Flapping;
-use super::frame::Secured;
+use super::frame::{Secured, invalid};
 use super::hello::{Hello, Kind, judge, negotiate};
 use super::peers::{Ends, Known, Peers};
 use crate::config::PeerAddress;
@@ -144,6 +144,15 @@ async fn moved(peers: &Peers, server: u8, old: &[PeerAddress]) -> Made {
         sleep(pause).await;
         pause = (pause * 2).min(PEER_MOVE_RETRY_MAX);
     }
+}
+
+/// As [`greet`], wherever the server may be reached.
+pub(super) async fn reach(
+    peers: &Peers,
+    server: u8,
+    kind: Kind,
+) -> Option<(Secured, Introduction)> {
+    greet(peers, server, &peers.addresses(server)?, kind, peers.introduction()).await
 }
 
 /// Connects to a server and says hello: what it says of itself, if it accepts.
@@ -273,7 +282,7 @@ async fn serve(
 async fn closed(reader: &mut Reader) -> io::Result<()> {
     match reader.read(&mut [0]).await? {
         0 => Ok(()),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "it sent something unexpected")),
+        _ => Err(invalid("it sent something unexpected")),
     }
 }
 

@@ -11,7 +11,6 @@ use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::peers::{Ends, Peers};
@@ -49,21 +48,24 @@ pub(crate) enum Life {
     Alone(u128),
 }
 
-/// What a server waits with.
+/// What the driver's thread works with before there is a driver.
 #[derive(Debug)]
 pub(crate) struct Waiting<'a> {
-    /// The other servers.
-    pub peers: &'a Arc<Peers>,
-    /// The driver's queue: both its ends.
-    pub sender: &'a mpsc::Sender<Message>,
-    /// See `sender`.
-    pub messages: &'a mut Queue,
     /// The server's runtime.
     pub runtime: &'a Handle,
+    /// The other servers.
+    pub peers: &'a Arc<Peers>,
+    /// The driver's queue.
+    pub messages: &'a mut Queue,
     /// Says when to end.
     pub stop: &'a Stop,
-    /// Where it is shown what is in the way.
-    pub conditions: &'a Conditions,
+}
+
+impl Waiting<'_> {
+    /// Waits for messages or for time to pass. False: the end is asked for.
+    pub(super) fn turn(&mut self, batch: &mut Vec<Message>) -> bool {
+        self.runtime.block_on(self.messages.turn(batch)) && !self.stop.is_asked()
+    }
 }
 
 impl Founder {
@@ -105,22 +107,22 @@ impl Founder {
         self.founding.has_read(state);
     }
 
-    /// Asks until it is clear what to become; `None` if the end is asked for before.
+    /// Asks until it is clear what to become; `None` if the end is asked for before. `conditions`: where it is shown
+    /// what is in the way.
     ///
     /// # Errors
     /// Why the server cannot go on.
     pub(crate) fn decide(
         mut self,
         waiting: &mut Waiting<'_>,
+        conditions: &Conditions,
     ) -> Result<Option<Decision>, ServerError> {
         let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
         tracing::info!("asks the other servers which ensemble this one belongs to");
         // Questions that are under way; each ends by itself soon.
         let mut questions: Vec<Ends> = Vec::new();
         let decided = loop {
-            if !waiting.messages.turn_blocking(waiting.runtime, &mut batch)
-                || waiting.stop.is_asked()
-            {
+            if !waiting.turn(&mut batch) {
                 break Ok(None);
             }
             let now_us = clock::micros_since(self.start);
@@ -131,11 +133,11 @@ impl Founder {
             questions.retain(|question| !question.is_finished());
             for server in self.founding.addresses_to_ask(now_us) {
                 let addresses = client_addresses(&self.lines, self.client_port, server);
-                let sender = waiting.sender.clone();
+                let driver = waiting.peers.driver.clone();
                 let question = async move {
                     let mode = first_mode(&addresses).await;
                     // Fails when the server ends.
-                    let _ = sender.send(Message::Link(LinkEvent::Asked { server, mode })).await;
+                    let _ = driver.send(Message::Link(LinkEvent::Asked { server, mode })).await;
                 };
                 let spawned =
                     waiting.runtime.block_on(async { Ends::spawn(Task::Question, question) });
@@ -146,38 +148,28 @@ impl Founder {
                 Ok(None) => self.founding.obstacle(now_us),
                 Err(conflict) => Some(conflict.to_string()),
             };
-            waiting.conditions.set(Cause::Founding, obstacle);
+            conditions.set(Cause::Founding, obstacle);
         };
         if let Ok(Some(_)) = decided {
-            waiting.conditions.set(Cause::Founding, None);
+            conditions.set(Cause::Founding, None);
         }
         decided
     }
 
     fn take(&mut self, batch: &mut Vec<Message>, now_us: u64) -> Result<(), ServerError> {
         for message in batch.drain(..) {
-            match message {
-                Message::Open { conn, line, .. } => line.refuse(conn, now_us),
-                Message::Link(LinkEvent::Introduced { server, introduction }) => {
+            match message.without_driver(now_us)? {
+                Some(LinkEvent::Introduced { server, introduction }) => {
                     self.founding.heard(server, introduction, now_us);
                 }
-                Message::Link(LinkEvent::Refused { server, words }) => {
+                Some(LinkEvent::Refused { server, words }) => {
                     self.founding.refused(server, words, now_us);
                 }
-                Message::Link(LinkEvent::Asked { server, mode }) => {
+                Some(LinkEvent::Asked { server, mode }) => {
                     self.founding.answered(server, mode, now_us);
                 }
-                // No link is accepted yet, no client has a session, and no question is answered.
-                Message::Link(_)
-                | Message::Input(_)
-                | Message::ImageDamaged { .. }
-                | Message::ImageWanted { .. }
-                | Message::Backup(_)
-                | Message::ZooKeeper(_)
-                | Message::Migrate { .. }
-                | Message::Inspect { .. }
-                | Message::Wake => {}
-                Message::Failed(error) => return Err(error),
+                // No link is accepted yet.
+                Some(_) | None => {}
             }
         }
         Ok(())

@@ -4,14 +4,13 @@
 //! payload is handed out only if its checksum agrees; a length above the limit is refused before
 //! anything is allocated for it; on a secured link the end of a payload is its tag. *Never* looks into a payload.
 
-use crate::peer_auth::Seals;
-use crate::server::transport::Stream;
 use std::{fmt, io};
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt as _};
 
-use crate::peer_auth::{Broken, Seal};
+use crate::peer_auth::{Broken, Seal, Seals, TAG_BYTES};
+use crate::server::transport::Stream;
 
 /// A connection, and what its frames are sealed with.
 pub(super) type Secured = (Stream, Seals);
@@ -96,6 +95,34 @@ pub(super) async fn receive(
     buffer.resize(HEADER_BYTES + missing, 0);
     stream.read_exact(&mut buffer[HEADER_BYTES..]).await?;
     Ok(next(&mut buffer, bytes_max).map(|payload| payload.expect("all of it was read")))
+}
+
+/// Sends one frame on a secured connection.
+///
+/// # Errors
+/// The connection broke.
+pub(super) async fn send(
+    (stream, seals): &mut Secured,
+    encode: impl FnOnce(&mut Vec<u8>),
+) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    append_sealed(&mut bytes, seals.send.as_mut(), encode);
+    stream.write_all(&bytes).await?;
+    stream.flush().await
+}
+
+/// As [`receive`], on a secured connection: what the frame holds beside its tag.
+///
+/// # Errors
+/// The connection broke, or the frame is at fault.
+pub(super) async fn take((stream, seals): &mut Secured, bytes_max: usize) -> io::Result<Bytes> {
+    let payload = receive(stream, bytes_max + TAG_BYTES).await?.map_err(invalid)?;
+    opened(payload, seals.receive.as_mut()).map_err(invalid)
+}
+
+/// The error of a connection on which this came.
+pub(super) fn invalid(error: impl fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
 }
 
 /// Takes the payload of a whole frame off the front of `buffer`; `None` if it is not whole yet.

@@ -13,11 +13,11 @@ use std::io::BufReader;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use super::connect::greet;
+use super::connect::reach;
+use super::founding::Waiting;
 use super::hello::Kind;
 use super::image_receive::{Counted, read, words};
 use super::images::{Frame, Store, on_thread};
@@ -29,24 +29,11 @@ use crate::server::clock;
 use crate::server::disk::{Found, Refused, data_dir};
 use crate::server::error::{ServerError, StartError};
 use crate::server::limits::{DRIVER_BATCH_MAX, PEER_IMAGE_RETRY, PEER_READ_BYTES_MAX};
-use crate::server::mailbox::{Message, Queue};
-use crate::server::stop::Stop;
+use crate::server::mailbox::Message;
 use crate::server::transport::WaitingStream;
 use crate::storage::{Identity, Mending, WatchedFs};
 use crate::supervision::Task;
 use crate::tree;
-
-/// What the driver's thread works with before there is a driver.
-pub(crate) struct Waiting<'a> {
-    /// The server's runtime.
-    pub runtime: &'a Handle,
-    /// Whom to ask.
-    pub peers: &'a Arc<Peers>,
-    /// The driver's queue.
-    pub messages: &'a mut Queue,
-    /// Says when to end.
-    pub stop: &'a Stop,
-}
 
 /// Opens the data directory. Without a usable copy of the state in it, and where there are others to
 /// wait for, one is fetched, after `unready` was called. `None`: the end was asked for meanwhile.
@@ -86,7 +73,7 @@ fn fetch(
     mending: &Mending,
     options: tree::Options,
 ) -> Result<Option<Mark>, ServerError> {
-    let Waiting { runtime, peers, messages, stop } = waiting;
+    let (runtime, peers) = (waiting.runtime, waiting.peers);
     let start = Instant::now();
     let barred = peers.bar((0..=u8::MAX).collect());
     let store = Store { images: Some(mending.images().clone()), lock: Weak::new(), options };
@@ -95,10 +82,13 @@ fn fetch(
     let asking = runtime.block_on(async { Ends::spawn(Task::ImageFetch, asking) });
     let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
     let result = loop {
-        if !messages.turn_blocking(runtime, &mut batch) || stop.is_asked() {
+        if !waiting.turn(&mut batch) {
             break Ok(None);
         }
-        if let Some(error) = send_away(&mut batch, clock::micros_since(start)) {
+        let now_us = clock::micros_since(start);
+        // All links are cut: what they still say is of no use, and new ones will be told anew.
+        let sent_away = |message: Message| message.without_driver(now_us).map(drop);
+        if let Err(error) = batch.drain(..).try_for_each(sent_away) {
             break Err(error);
         }
         if let Ok(mark) = fetched.try_recv() {
@@ -109,27 +99,6 @@ fn fetch(
     runtime.block_on(peers.transfers.ended());
     peers.bar(barred);
     result
-}
-
-/// There is nothing for anybody yet. Returns what another thread has failed with.
-fn send_away(batch: &mut Vec<Message>, now_us: u64) -> Option<ServerError> {
-    for message in batch.drain(..) {
-        match message {
-            Message::Open { conn, line, .. } => line.refuse(conn, now_us),
-            // All links are cut: what they still say is of no use, and new ones will be told anew.
-            Message::Link(_)
-            | Message::Input(_)
-            | Message::ImageDamaged { .. }
-            | Message::ImageWanted { .. }
-            | Message::Backup(_)
-            | Message::ZooKeeper(_)
-            | Message::Migrate { .. }
-            | Message::Inspect { .. }
-            | Message::Wake => {}
-            Message::Failed(error) => return Some(error),
-        }
-    }
-    None
 }
 
 async fn ask_all(
@@ -170,10 +139,7 @@ async fn ask(
     store: Store,
     index_min: u64,
 ) -> Result<Option<Mark>, String> {
-    let Some(addresses) = peers.addresses(server) else { return Ok(None) };
-    let introduction = peers.introduction();
-    let greeted = greet(peers, server, &addresses, Kind::Fetch, introduction).await;
-    let Some((secured, _)) = greeted else { return Ok(None) };
+    let Some((secured, _)) = reach(peers, server, Kind::Fetch).await else { return Ok(None) };
     let shared = Arc::clone(peers);
     let work = move |stream: WaitingStream, mut seals: Seals| {
         take(&shared, &store, index_min, (&stream, &mut seals))

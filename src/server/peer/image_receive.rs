@@ -5,7 +5,7 @@
 //! its mark says, and is on the disk, read back; whatever fails before leaves neither file nor state
 //! behind, and the sender is told why. *Never* installs anything: that is decided by the replica.
 
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -165,9 +165,9 @@ pub(in crate::server) fn words(error: io::Error) -> String {
     }
 }
 
-/// Counts what comes.
+/// Counts what comes and what leaves.
 pub(in crate::server) struct Counted<'a> {
-    /// Where it comes from.
+    /// The connection.
     pub(super) stream: &'a WaitingStream,
     /// Where it is counted.
     pub peers: &'a Peers,
@@ -179,5 +179,18 @@ impl Read for Counted<'_> {
         let read = stream.read(bytes)?;
         self.peers.counts().bytes_received.add(read as u64);
         Ok(read)
+    }
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut stream = self.stream;
+        let written = stream.write(bytes)?;
+        self.peers.count().sent(written);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

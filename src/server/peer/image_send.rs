@@ -16,8 +16,9 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::connect::greet;
-use super::frame::Secured;
+use super::frame::{Secured, invalid};
 use super::hello::Kind;
+use super::image_receive::Counted;
 use super::images::{Frame, append_record, on_thread};
 use super::peers::{Ends, Peers};
 use crate::peer_auth::{Seal, Seals};
@@ -224,7 +225,7 @@ fn hear_verdict(mut stream: &WaitingStream, seal: Option<&mut Seal>) -> Result<(
 }
 
 fn something_else() -> Failure {
-    io::Error::new(io::ErrorKind::InvalidData, "it sent something else").into()
+    invalid("it sent something else").into()
 }
 
 /// Writes a whole image behind a first frame; returns the number of its records.
@@ -256,23 +257,4 @@ pub(in crate::server) fn write(
     }
     Frame::End { records: sent }.write(out, seal)?;
     Ok(sent)
-}
-
-/// Counts what leaves.
-struct Counted<'a> {
-    stream: &'a WaitingStream,
-    peers: &'a Peers,
-}
-
-impl Write for Counted<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut stream = self.stream;
-        let written = stream.write(bytes)?;
-        self.peers.counts().bytes_sent.add(written as u64);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

@@ -27,8 +27,7 @@ use bytes::{Bytes, BytesMut};
 use socket2::SockRef;
 use tokio::sync::{mpsc, watch};
 
-use super::frame;
-use super::frame::Secured;
+use super::frame::{self, Secured, invalid};
 use crate::peer_auth::{Seal, Seals, TAG_BYTES};
 use crate::proto::{Malformed, Reader, Writer as _};
 use crate::replica::peer::{Announcement, RaftMessage};
@@ -290,13 +289,12 @@ impl Frame {
     /// # Errors
     /// The connection is broken or brings nothing, or what it brings is damaged or no such frame.
     pub(super) fn read(from: &mut impl Read, seal: Option<&mut Seal>) -> io::Result<Self> {
-        let invalid = |words: String| io::Error::new(io::ErrorKind::InvalidData, words);
         let mut header = [0; frame::HEADER_BYTES];
         from.read_exact(&mut header)?;
         let mut buffer = BytesMut::from(&header[..]);
         let missing = frame::missing(&buffer);
         if missing > PEER_IMAGE_FRAME_BYTES_MAX + TAG_BYTES {
-            return Err(invalid(frame::BadFrame::TooLong(missing).to_string()));
+            return Err(invalid(frame::BadFrame::TooLong(missing)));
         }
         let mut payload = Vec::new();
         from.take(missing as u64).read_to_end(&mut payload)?;
@@ -305,9 +303,9 @@ impl Frame {
         }
         buffer.extend_from_slice(&payload);
         let payload = frame::next(&mut buffer, PEER_IMAGE_FRAME_BYTES_MAX + TAG_BYTES)
-            .map_err(|bad| invalid(bad.to_string()))?
+            .map_err(invalid)?
             .expect("all of it was read");
-        let payload = frame::opened(payload, seal).map_err(|broken| invalid(broken.to_string()))?;
+        let payload = frame::opened(payload, seal).map_err(invalid)?;
         Self::decode(payload).map_err(|error| invalid(format!("a frame is malformed: {error}")))
     }
 

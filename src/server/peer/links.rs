@@ -12,18 +12,17 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::frame;
-use super::images::Store;
 use super::peers::Peers;
 use crate::peer_auth::Seal;
-use crate::replica::founding::{Identified, Introduction};
 use crate::replica::peer::server_of;
-use crate::replica::{Input, Member, PeerMessage, Replica, SendImage};
+use crate::replica::{Input, PeerMessage, Replica};
 use crate::server::mailbox::{LinkEvent, Overfull, Wire};
 
 /// The links of one server.
 #[derive(Debug)]
 pub(crate) struct Links {
-    peers: Arc<Peers>,
+    /// The other servers.
+    pub peers: Arc<Peers>,
     outgoing: BTreeMap<u64, Outgoing>,
     incoming: BTreeMap<u64, (u64, Arc<Notify>)>,
 }
@@ -149,36 +148,6 @@ impl Links {
         self.peers.complain(server, "commit", words);
         replica.step(Input::PeerDown { peer });
     }
-
-    /// Says in later hellos in which term this server is.
-    pub(crate) fn set_term(&self, term: u64) {
-        self.peers.set_term(term);
-    }
-
-    /// The version of the ensemble: what is spoken with other servers follows it.
-    pub(crate) fn set_ensemble_version(&self, version: u8) {
-        self.peers.set_ensemble_version(version);
-    }
-
-    /// Begins to send an image: the driver is told what becomes of it.
-    pub(crate) fn send_image(&self, order: SendImage) {
-        self.peers.transfers.send(order);
-    }
-
-    /// From now on images can be sent and received.
-    pub(crate) fn open(&self, store: Store) {
-        self.peers.transfers.open(store);
-    }
-
-    /// Says who this server is. That must be durable.
-    pub(crate) fn introduce(&self, identity: Identified) {
-        self.peers.introduce(Introduction::Founded(identity));
-    }
-
-    /// Connects to these servers from now on, and to no others.
-    pub(crate) fn follow(&self, members: Vec<Member>) {
-        self.peers.follow(members.into_iter().map(|member| member.spec).collect());
-    }
 }
 
 #[cfg(test)]
@@ -188,7 +157,7 @@ mod tests {
 
     use super::*;
     use crate::config::ServerSpec;
-    use crate::replica::founding::Undecided;
+    use crate::replica::founding::{Introduction, Undecided};
     use crate::replica::peer::{RaftMessage, RaftMessageType};
     use crate::replica::{Machine, Membership, Restored, Setup};
     use crate::server::metrics::Figures;

@@ -16,23 +16,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
-use super::connect::greet;
-use super::frame;
-use super::frame::Secured;
+use super::connect::reach;
+use super::frame::{self, Secured, invalid};
 use super::hello::{Kind, LOCKS_SINCE};
 use super::peers::Peers;
 use crate::admin::GATHER_MAX;
 use crate::locks::snapshot::{Connection, SESSIONS_MAX, Standing, WATCHES_MAX, Watch, WatchKind};
 use crate::locks::{Local, Scope};
-use crate::peer_auth::{Seals, TAG_BYTES};
 use crate::proto::jute::wire_len;
 use crate::proto::{Malformed, Reader, Writer};
 use crate::replica::{Inspect, Report};
 use crate::server::mailbox::inspect;
-use crate::server::transport::Stream;
 use crate::supervision::{Task, TaskSet};
 
 /// Longest question, bytes.
@@ -65,9 +61,7 @@ async fn ask(peers: &Peers, server: u8, scope: &Scope) -> Option<Local> {
     if peers.is_barred(server) || peers.version(server) < LOCKS_SINCE {
         return None;
     }
-    let addresses = peers.addresses(server)?;
-    let introduction = peers.introduction();
-    let (mut secured, _) = greet(peers, server, &addresses, Kind::Locks, introduction).await?;
+    let (mut secured, _) = reach(peers, server, Kind::Locks).await?;
     match exchange(&mut secured, scope).await {
         Ok(local) => Some(local),
         Err(error) => {
@@ -77,11 +71,9 @@ async fn ask(peers: &Peers, server: u8, scope: &Scope) -> Option<Local> {
     }
 }
 
-async fn exchange((stream, seals): &mut Secured, scope: &Scope) -> io::Result<Local> {
-    send(stream, seals, |out| encode_scope(scope, out)).await?;
-    let answer = frame::receive(stream, ANSWER_BYTES_MAX + TAG_BYTES).await?.map_err(invalid)?;
-    let answer = frame::opened(answer, seals.receive.as_mut()).map_err(invalid)?;
-    decode_local(answer).map_err(invalid)
+async fn exchange(secured: &mut Secured, scope: &Scope) -> io::Result<Local> {
+    frame::send(secured, |out| encode_scope(scope, out)).await?;
+    decode_local(frame::take(secured, ANSWER_BYTES_MAX).await?).map_err(invalid)
 }
 
 /// Answers the question of a server that has connected for that.
@@ -91,10 +83,8 @@ pub(super) async fn serve(peers: &Peers, mut secured: Secured) {
     }
 }
 
-async fn answer(peers: &Peers, (stream, seals): &mut Secured) -> io::Result<()> {
-    let question = frame::receive(stream, QUESTION_BYTES_MAX + TAG_BYTES);
-    let question = timeout(PATIENCE, question).await??.map_err(invalid)?;
-    let question = frame::opened(question, seals.receive.as_mut()).map_err(invalid)?;
+async fn answer(peers: &Peers, secured: &mut Secured) -> io::Result<()> {
+    let question = timeout(PATIENCE, frame::take(secured, QUESTION_BYTES_MAX)).await??;
     let what = Inspect::Locks(decode_scope(question).map_err(invalid)?);
     let ask = async {
         let _turn = peers.questions.lock().await;
@@ -105,22 +95,7 @@ async fn answer(peers: &Peers, (stream, seals): &mut Secured) -> io::Result<()> 
     let Report::Locks(snapshot) = report else {
         return Err(io::Error::other("the replica answered another question"));
     };
-    timeout(PATIENCE, send(stream, seals, |out| encode_local(&snapshot.local, out))).await?
-}
-
-async fn send(
-    stream: &mut Stream,
-    seals: &mut Seals,
-    encode: impl FnOnce(&mut Vec<u8>),
-) -> io::Result<()> {
-    let mut bytes = Vec::new();
-    frame::append_sealed(&mut bytes, seals.send.as_mut(), encode);
-    stream.write_all(&bytes).await?;
-    stream.flush().await
-}
-
-fn invalid(error: impl std::fmt::Display) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+    timeout(PATIENCE, frame::send(secured, |out| encode_local(&snapshot.local, out))).await?
 }
 
 fn encode_scope(scope: &Scope, out: &mut Vec<u8>) {

@@ -30,8 +30,8 @@ pub(in crate::server) mod standings_query;
 mod survey;
 
 pub(in crate::server) use connect::connect_all;
-pub(in crate::server) use founding::{Founder, Life};
-pub(in crate::server) use image_fetch::{Waiting, open_or_mend};
+pub(in crate::server) use founding::{Founder, Life, Waiting};
+pub(in crate::server) use image_fetch::open_or_mend;
 pub(in crate::server) use image_send::send_images;
 pub(in crate::server) use images::{Store, Transfers};
 

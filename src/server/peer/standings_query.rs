@@ -12,16 +12,13 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
-use super::connect::greet;
-use super::frame;
-use super::frame::Secured;
+use super::connect::reach;
+use super::frame::{self, Secured, invalid};
 use super::hello::{Kind, LOCKS_SINCE};
 use super::peers::Peers;
 use crate::admin::GATHER_MAX;
-use crate::peer_auth::TAG_BYTES;
 use crate::proto::jute::wire_len;
 use crate::proto::{Malformed, Reader, Writer};
 use crate::replica::inspect::{PeerStatus, Standings};
@@ -53,19 +50,13 @@ pub(crate) async fn ask(peers: &Peers, server: u8) -> Option<Standings> {
 }
 
 async fn exchange(peers: &Peers, server: u8) -> io::Result<Standings> {
-    let nowhere = || io::Error::other("it cannot be reached");
-    let addresses = peers.addresses(server).ok_or_else(nowhere)?;
-    let introduction = peers.introduction();
-    let greeted = greet(peers, server, &addresses, Kind::Standings, introduction).await;
-    let ((mut stream, mut seals), _) = greeted.ok_or_else(nowhere)?;
-    let answer = frame::receive(&mut stream, ANSWER_BYTES_MAX + TAG_BYTES);
-    let answer = answer.await?.map_err(invalid)?;
-    let answer = frame::opened(answer, seals.receive.as_mut()).map_err(invalid)?;
-    decode(answer).map_err(invalid)
+    let reached = reach(peers, server, Kind::Standings).await;
+    let (mut secured, _) = reached.ok_or_else(|| io::Error::other("it cannot be reached"))?;
+    decode(frame::take(&mut secured, ANSWER_BYTES_MAX).await?).map_err(invalid)
 }
 
 /// Answers a server that has connected for that.
-pub(super) async fn serve(peers: &Peers, (mut stream, mut seals): Secured) {
+pub(super) async fn serve(peers: &Peers, mut secured: Secured) {
     let answer = async {
         let ask = async {
             let _turn = peers.questions.lock().await;
@@ -74,18 +65,11 @@ pub(super) async fn serve(peers: &Peers, (mut stream, mut seals): Secured) {
         let Some(Report::Standings(standings)) = ask.await else {
             return Err(io::Error::other("this server is stopping"));
         };
-        let mut bytes = Vec::new();
-        frame::append_sealed(&mut bytes, seals.send.as_mut(), |out| encode(&standings, out));
-        stream.write_all(&bytes).await?;
-        stream.flush().await
+        frame::send(&mut secured, |out| encode(&standings, out)).await
     };
     if let Err(error) = timeout(PATIENCE, answer).await.unwrap_or_else(|late| Err(late.into())) {
         tracing::debug!(%error, "a question for who keeps up was not answered");
     }
-}
-
-fn invalid(error: impl std::fmt::Display) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
 }
 
 fn encode(standings: &Standings, out: &mut Vec<u8>) {
