@@ -82,6 +82,13 @@ pub enum StartError {
     Ended(#[from] ServerError),
 }
 
+impl StartError {
+    /// What the system says, if it does not give what is asked of it.
+    pub(in crate::server) fn system<E: ToString>(what: &'static str) -> impl Fn(E) -> Self {
+        move |error| Self::System { what, error: error.to_string() }
+    }
+}
+
 /// Why a running server ended by itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServerError {

@@ -55,10 +55,7 @@ impl IoThreads {
         for index in 0..count {
             let wakeups: Arc<Wakeups> = Arc::default();
             let runtime = start(&wakeups, Arc::clone(scheduling), is_usual, tasks);
-            let runtime = runtime.map_err(|error| StartError::System {
-                what: Task::Io.name(),
-                error: error.to_string(),
-            })?;
+            let runtime = runtime.map_err(StartError::system(Task::Io.name()))?;
             let connections = AtomicUsize::new(0);
             threads.0.push(Arc::new(IoThread { index, runtime, wakeups, connections }));
         }

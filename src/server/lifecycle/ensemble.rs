@@ -510,13 +510,15 @@ struct Directory {
 
 impl Directory {
     fn temporary() -> Result<Self, StartError> {
-        let failed = |error: String| StartError::System { what: "temporary directory", error };
+        let what = "temporary directory";
         let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(|error| failed(error.to_string()))?;
+        getrandom::fill(&mut random).map_err(StartError::system(what))?;
         let name = format!("lockkeeper-ensemble-{:016x}", u64::from_le_bytes(random));
         let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path)
-            .map_err(|error| failed(format!("{}: {error}", path.display())))?;
+        std::fs::create_dir(&path).map_err(|error| StartError::System {
+            what,
+            error: format!("{}: {error}", path.display()),
+        })?;
         Ok(Self { path, is_ours: true })
     }
 }
@@ -559,10 +561,7 @@ fn reserve(count: usize) -> Result<Vec<Reserved>, StartError> {
             break;
         }
         let mut random = [0; 2];
-        getrandom::fill(&mut random).map_err(|error| StartError::System {
-            what: "random port",
-            error: error.to_string(),
-        })?;
+        getrandom::fill(&mut random).map_err(StartError::system("random port"))?;
         let port = PORTS.start + u16::from_le_bytes(random) % (PORTS.end - PORTS.start);
         reserved.extend(Reserved::new(port).ok());
     }

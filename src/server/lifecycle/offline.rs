@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::settings::{SERVER_ID_STANDALONE, tree_options};
+use super::settings::{SERVER_ID_STANDALONE, seed, tree_options};
 use crate::config::Config;
 use crate::config::Membership as Members;
 use crate::replica::founding::Position;
@@ -82,10 +82,7 @@ pub(crate) fn load(config: &Config, data: &Path, log: &Path) -> Result<OfflineSt
 /// # Errors
 /// The system gives no random numbers.
 pub(crate) fn fresh(config: &Config) -> Result<Machine, StartError> {
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed)
-        .map_err(|error| StartError::System { what: "random seed", error: error.to_string() })?;
-    Ok(Machine::fresh(tree_options(config, seed)))
+    Ok(Machine::fresh(tree_options(config, seed()?)))
 }
 
 /// Puts a state into the data directory of a configuration, as the beginning of a new ensemble whose first leader has a

@@ -250,12 +250,9 @@ impl Offer {
         if listeners.is_empty() {
             return Ok(bound);
         }
-        let failed = |error: io::Error| StartError::System {
-            what: Task::Http.name(),
-            error: error.to_string(),
-        };
+        let failed = StartError::system(Task::Http.name());
         let mut runtime = runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_all().thread_name(WORKER).build().map_err(failed)?;
+        let runtime = runtime.enable_all().thread_name(WORKER).build().map_err(&failed)?;
         let serve = serve_ports(listeners, Arc::clone(shared), Arc::clone(&self.stop));
         let is_usual = self.is_usual;
         let run = move || {

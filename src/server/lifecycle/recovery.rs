@@ -87,7 +87,7 @@ pub(super) fn driver(
     mut parts: Parts,
     mut waits: impl FnMut(Recovered),
 ) -> Result<Option<(Driver, bool)>, StartError> {
-    let seed = seed()?;
+    let seed = settings::seed()?;
     let mut read = None;
     match parts.member.take() {
         Some(Member { peers, state: State::Founding(founder) }) => {
@@ -291,16 +291,13 @@ fn disk_threads(
     ),
 ) -> Result<Disk, StartError> {
     let Parts { config, files, messages, figures, scheduling, .. } = parts;
-    let system = |what: &'static str| {
-        move |error: std::io::Error| StartError::System { what, error: error.to_string() }
-    };
     let background = scheduling.background();
     let slow = Duration::from_millis(config.fsync_warning_threshold_ms.into());
     let log = LogDisk::new(log, images, Arc::clone(figures), slow)
         .switching(format_switch)
         .telling(background.disk());
     let log = LogWriter::start(log, messages.clone(), Arc::clone(scheduling))
-        .map_err(system("log thread"))?;
+        .map_err(StartError::system("log thread"))?;
     let checkpoints = Checkpoints::start(
         checkpointer,
         config.data_dir.clone(),
@@ -309,7 +306,7 @@ fn disk_threads(
         Arc::clone(figures),
         background.clone(),
     )
-    .map_err(system("state thread"))?;
+    .map_err(StartError::system("state thread"))?;
     let stall = Duration::from_millis(config.disk_stall_ms.into());
     Ok(Disk {
         log,
@@ -321,13 +318,6 @@ fn disk_threads(
         data_dir: config.data_dir.clone(),
         lock,
     })
-}
-
-fn seed() -> Result<[u8; 32], StartError> {
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed)
-        .map_err(|error| StartError::System { what: "random seed", error: error.to_string() })?;
-    Ok(seed)
 }
 
 fn replica(setup: Setup, machine: Machine, restored: Restored) -> Result<Replica, StartError> {

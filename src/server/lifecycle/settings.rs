@@ -10,6 +10,7 @@ use crate::admin::{ClientAddress, Facts, Guard};
 use crate::config::Config;
 use crate::replica::Setup;
 use crate::sasl::SaslSetup;
+use crate::server::error::StartError;
 use crate::tree;
 
 /// For the replica.
@@ -46,6 +47,16 @@ pub(super) fn setup(
         sasl,
         enforced_schemes: config.sasl.enforced_schemes(),
     }
+}
+
+/// What the replica and the tree draw their random numbers from.
+///
+/// # Errors
+/// The system gives none.
+pub(super) fn seed() -> Result<[u8; 32], StartError> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(StartError::system("random seed"))?;
+    Ok(seed)
 }
 
 /// For the tree.

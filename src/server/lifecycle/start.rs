@@ -104,7 +104,7 @@ async fn start(builder: Builder) -> Result<Server, StartError> {
         }
         say_ended(&end, result);
     });
-    spawned.map_err(|error| system(Task::Server.name(), &error))?;
+    spawned.map_err(StartError::system(Task::Server.name()))?;
     let heard = tokio::select! {
         biased;
         heard = hears => heard.ok(),
@@ -206,7 +206,7 @@ fn run(
         }
     });
     let runtime = runtime.enable_all().event_interval(EVENT_INTERVAL).thread_name(WORKER).build();
-    let runtime = runtime.map_err(|error| system("runtime", &error))?;
+    let runtime = runtime.map_err(StartError::system("runtime"))?;
     runtime.block_on(serve(builder, queue, ends, told))
 }
 
@@ -448,10 +448,6 @@ async fn drive(mut driver: Driver, serves: oneshot::Sender<Status>) -> Result<()
 /// What is known of a panic here: the supervisor knows more.
 fn panicked(error: &JoinError) -> ServerError {
     ServerError::Panic { task: Task::Server.name(), message: error.to_string(), location: None }
-}
-
-fn system(what: &'static str, error: &std::io::Error) -> StartError {
-    StartError::System { what, error: error.to_string() }
 }
 
 /// Binds the ports of clients. `tls`: for those that speak it.

@@ -75,8 +75,7 @@ impl Founder {
     /// The system gives no random numbers.
     pub(crate) fn new(own: u8, config: &Config, life: Life) -> Result<Self, StartError> {
         let mut random = [0; 28];
-        getrandom::fill(&mut random)
-            .map_err(|error| StartError::System { what: "random id", error: error.to_string() })?;
+        getrandom::fill(&mut random).map_err(StartError::system("random id"))?;
         let (nonce, rest) = random.split_first_chunk::<8>().expect("28 bytes");
         let (ensemble, rest) = rest.split_first_chunk::<16>().expect("20 bytes");
         let incarnation = rest.first_chunk::<4>().expect("4 bytes");

@@ -59,9 +59,6 @@ impl Survey {
         certificates: Option<Arc<Reloadable>>,
         lost: LostMajority,
     ) -> Result<Self, StartError> {
-        let failed = |what: &'static str| {
-            move |error: std::io::Error| StartError::System { what, error: error.to_string() }
-        };
         let start = Instant::now();
         let introduction = Introduction::Founding(Undecided {
             brings: Brings::Position(lost.position()),
@@ -77,7 +74,7 @@ impl Survey {
         let peers = Peers::new(own.id, servers, introduction, messages, transfers, figures)
             .secured_by(Security::open(config, certificates)?);
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(failed("runtime"))?;
+        let runtime = runtime.map_err(StartError::system("runtime"))?;
         let files = Files::of(config)?;
         let ports = runtime.block_on(ports::listen(config, own, false, files))?;
         let (end, ended) = oneshot::channel();
@@ -108,7 +105,7 @@ impl Survey {
                 sleep(END_PAUSE).await;
             });
         });
-        let thread = thread.map_err(failed("thread"))?;
+        let thread = thread.map_err(StartError::system("thread"))?;
         Ok(Self { lost, start, supervisor, end: Some(end), thread: Some(thread) })
     }
 
