@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
+use super::ports::Ports;
 use super::recovered::Recovered;
 use crate::admin::{Counters, Source};
 use crate::config::ConfigError;
@@ -18,7 +19,6 @@ use crate::replica::{Input, Status};
 use crate::server::error::ServerError;
 use crate::server::limits::RESIGN_MAX;
 use crate::server::mailbox::Message;
-use crate::server::operators::Shared;
 use crate::server::peer::Peers;
 use crate::server::stop::Stop;
 use crate::tls::TlsError;
@@ -28,13 +28,9 @@ use crate::tls::TlsError;
 /// It runs in threads of its own; the caller may start it in any runtime.
 #[derive(Debug)]
 pub struct Server {
-    pub(super) shared: Arc<Shared>,
+    pub(super) ports: Ports,
     pub(super) running: Running,
     pub(super) ended: Ended,
-    pub(super) address: SocketAddr,
-    pub(super) secure_address: Option<SocketAddr>,
-    pub(super) admin_address: Option<SocketAddr>,
-    pub(super) metrics_address: Option<SocketAddr>,
     pub(super) recovered: Recovered,
     pub(super) peers: Option<Arc<Peers>>,
 }
@@ -46,7 +42,7 @@ impl Server {
     /// Where clients connect, with the port that was really bound.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.shared.facts.client_address.get().unwrap_or(self.address)
+        self.ports.shared.facts.client_address.get().unwrap_or(self.ports.address)
     }
 
     /// What to give to a client on this machine: `host:port`.
@@ -58,13 +54,13 @@ impl Server {
     /// Where clients connect through TLS and nothing else; `None` if there is no such port.
     #[must_use]
     pub fn secure_addr(&self) -> Option<SocketAddr> {
-        self.secure_address
+        self.ports.secure_address
     }
 
     /// What to give to a client on this machine that speaks TLS.
     #[must_use]
     pub fn secure_connect_string(&self) -> Option<String> {
-        self.secure_address.map(|address| reachable(address).to_string())
+        self.ports.secure_address.map(|address| reachable(address).to_string())
     }
 
     /// Reads the files of keys and certificates again, as they are on their change. Connections that were made stay.
@@ -73,7 +69,7 @@ impl Server {
     /// Which file cannot be used, and why: what was in use stays in use. It is logged as well.
     pub async fn reload_certificates(&self) -> Result<(), TlsError> {
         let mut result = Ok(());
-        for certificates in &self.shared.certificates {
+        for certificates in &self.ports.shared.certificates {
             // All of them; the first fault is what is told.
             result = result.and(certificates.reload().await);
         }
@@ -85,7 +81,7 @@ impl Server {
     /// # Errors
     /// Why it cannot be used: the users that there were stay. It is logged as well.
     pub async fn reload_users(&self) -> Result<(), ConfigError> {
-        match &self.shared.users {
+        match &self.ports.shared.users {
             Some(users) => users.reload().await,
             None => Ok(()),
         }
@@ -94,35 +90,35 @@ impl Server {
     /// Opens the audit log's file again by its name: for those that have moved it away. Does nothing without one. That
     /// it cannot be opened is logged, and lines go on into the file that was open.
     pub async fn reopen_audit_log(&self) {
-        self.shared.published.reopens_audit.store(true, Ordering::Release);
+        self.ports.shared.published.reopens_audit.store(true, Ordering::Release);
         // Fails if the server is ending.
-        let _ = self.shared.driver.send(Message::Wake).await;
+        let _ = self.ports.shared.driver.send(Message::Wake).await;
     }
 
     /// Where the HTTP port is; `None` if there is none, or if it could not be bound.
     #[must_use]
     pub fn admin_addr(&self) -> Option<SocketAddr> {
-        self.admin_address
+        self.ports.http.admin
     }
 
     /// Where the port is that offers metrics alone, through TLS; `None` if there is none, or if it could not be bound.
     #[must_use]
     pub fn secure_metrics_addr(&self) -> Option<SocketAddr> {
-        self.metrics_address
+        self.ports.http.metrics
     }
 
     /// What to give to a browser on this machine; `None` if there is no HTTP port.
     #[must_use]
     pub fn admin_url(&self) -> Option<String> {
-        let address = reachable(self.admin_address?);
-        let scheme = if self.shared.forces_https { "https" } else { "http" };
-        Some(format!("{scheme}://{address}{}", self.shared.commands_path))
+        let address = reachable(self.ports.http.admin?);
+        let scheme = if self.ports.shared.forces_https { "https" } else { "http" };
+        Some(format!("{scheme}://{address}{}", self.ports.shared.commands_path))
     }
 
     /// Where the data is; `None` in memory.
     #[must_use]
     pub fn data_dir(&self) -> Option<&Path> {
-        self.shared.facts.data_dir.as_deref()
+        self.ports.shared.facts.data_dir.as_deref()
     }
 
     /// What was found on the disk at the start.
@@ -134,18 +130,18 @@ impl Server {
     /// The replica's figures, as of the driver's last batch.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.shared.status()
+        self.ports.shared.status()
     }
 
     /// What operators look at.
     pub(crate) fn source(&self) -> Arc<dyn Source> {
-        Arc::clone(&self.shared) as Arc<dyn Source>
+        Arc::clone(&self.ports.shared) as Arc<dyn Source>
     }
 
     /// The sockets' and the disk's figures, now.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.shared.counters()
+        self.ports.shared.counters()
     }
 
     /// Has no links with these servers of its ensemble from now on: as if the network between them
@@ -160,7 +156,7 @@ impl Server {
     #[cfg(debug_assertions)]
     #[doc(hidden)]
     pub fn panic_in(&self, task: crate::supervision::Task) {
-        if let Some(supervisor) = &self.shared.supervisor {
+        if let Some(supervisor) = &self.ports.shared.supervisor {
             supervisor.panic_in(task);
         }
     }
@@ -210,7 +206,7 @@ impl Server {
             return;
         }
         let resign = async {
-            if self.shared.driver.send(Message::Input(Input::Resign)).await.is_err() {
+            if self.ports.shared.driver.send(Message::Input(Input::Resign)).await.is_err() {
                 return;
             }
             while is_leader() {

@@ -4,12 +4,12 @@
 
 use std::io;
 use std::net::{self, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, lookup_host};
 use tokio::runtime;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{self, Semaphore, mpsc, watch};
 
 use super::recovery::Parts;
 use super::settings;
@@ -26,7 +26,7 @@ use crate::server::io_threads::{IoThreads, start_thread};
 use crate::server::limits::Limits;
 use crate::server::mailbox::Message;
 use crate::server::metrics::{Figures, Published};
-use crate::server::operators::{BackupTurns, Shared};
+use crate::server::operators::Shared;
 use crate::server::peer::Peers;
 use crate::server::ports::{Announced, Files, Port};
 use crate::server::stop::Stop;
@@ -65,7 +65,7 @@ pub(super) struct Offer {
 pub(super) const WORKER: &str = "lk-worker";
 
 /// What is offered.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Ports {
     /// What is behind the ports.
     pub shared: Arc<Shared>,
@@ -87,7 +87,7 @@ pub(super) struct HttpTls {
 }
 
 /// Where HTTP ports are; `None` where there is none.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HttpAddresses {
     /// The one for everything.
     pub admin: Option<SocketAddr>,
@@ -206,10 +206,11 @@ impl Offer {
             commands_path: config.admin.command_url.clone(),
             forces_https: config.admin.force_https,
             peers: self.peers.clone(),
-            turn: tokio::sync::Mutex::default(),
+            turn: sync::Mutex::default(),
             supervisor: supervision::current(),
             errors: Arc::clone(&self.errors),
-            backups: BackupTurns::default(),
+            backup_turn: Arc::new(Semaphore::new(1)),
+            snapshot_asked: Mutex::default(),
         }
     }
 

@@ -21,7 +21,7 @@ use tokio::task::JoinError;
 use super::builder::Builder;
 use super::handle::{Running, Server, ended};
 use super::member::{Member, State};
-use super::ports::{HttpAddresses, HttpTls, Offer, Ports, WORKER};
+use super::ports::{HttpTls, Offer, Ports, WORKER};
 use super::recovered::Recovered;
 use super::recovery::{self, Parts};
 use crate::admin::read_token;
@@ -114,20 +114,7 @@ async fn start(builder: Builder) -> Result<Server, StartError> {
     match heard {
         Some(Ok(started)) => {
             let Started { ports, recovered, peers } = started;
-            let Ports { shared, address, secure_address, http: HttpAddresses { admin, metrics } } =
-                ports;
-            let ended = end_heard;
-            Ok(Server {
-                shared,
-                running,
-                ended,
-                address,
-                secure_address,
-                admin_address: admin,
-                metrics_address: metrics,
-                recovered,
-                peers,
-            })
+            Ok(Server { ports, running, ended: end_heard, recovered, peers })
         }
         Some(Err(error)) => Err(error),
         None => match ended(end_heard).await {

@@ -1,18 +1,19 @@
 //! What the driver is sent.
 //!
-//! *Owns* [`Message`], which every thread and task of a server may send. *Never* holds anything that only the
+//! *Owns* [`Message`], which every thread and task of a server may send, and the events in it. *Never* holds anything that only the
 //! driver may touch: a sender needs to know nothing of the loop.
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::line::Line;
-use super::link_event::LinkEvent;
-use super::wanted_image::WantedImage;
-use super::zookeeper_event::ZooKeeperEvent;
-use crate::replica::{ConnId, Input, Inspect, MigrateOrder, Report};
+use super::wire::Wire;
+use crate::peer_auth::Seal;
+use crate::replica::founding::Introduction;
+use crate::replica::{ConnId, Input, Inspect, LinkInput, MigrateOrder, PeerMessage, Report};
 use crate::server::error::ServerError;
+use crate::storage::ImageReader;
 
 /// One message.
 #[derive(Debug)]
@@ -64,6 +65,112 @@ pub(in crate::server) enum Message {
     Failed(ServerError),
     /// Nothing but a reason to look: something is durable, or the end is asked for.
     Wake,
+}
+
+/// Event on a link. The number of a link is higher than those of all links before it.
+#[derive(Debug)]
+pub(in crate::server) enum LinkEvent {
+    /// A link to a server was made: messages may be given to the wire.
+    Outgoing {
+        /// Its number.
+        link: u64,
+        /// The other server's raft id.
+        peer: u64,
+        /// The way there.
+        wire: Arc<Wire>,
+        /// What messages are sealed with.
+        seal: Option<Seal>,
+    },
+    /// A server has made a link to this one.
+    Incoming {
+        /// Its number.
+        link: u64,
+        /// The other server's raft id.
+        peer: u64,
+        /// Ends it.
+        cut: Arc<Notify>,
+    },
+    /// A server that was connected to has said in which term it is.
+    Term {
+        /// Its raft id.
+        peer: u64,
+        /// The term; 0 if it does not say.
+        term: u64,
+    },
+    /// Messages came.
+    Received {
+        /// The link's number.
+        link: u64,
+        /// The sender's raft id.
+        peer: u64,
+        /// In the order in which they were sent.
+        messages: Vec<PeerMessage>,
+    },
+    /// A link is gone.
+    Down {
+        /// Its number.
+        link: u64,
+        /// The other server's raft id.
+        peer: u64,
+    },
+    /// A server has said who it is.
+    Introduced {
+        /// Its server id.
+        server: u8,
+        /// What it says of itself.
+        introduction: Introduction,
+    },
+    /// A server does not take this one for a member of its ensemble.
+    Refused {
+        /// Its server id.
+        server: u8,
+        /// Why, in words.
+        words: String,
+    },
+    /// The client port of a server that says nothing to other servers was asked whether it serves.
+    Asked {
+        /// Its server id.
+        server: u8,
+        /// Its mode, if it does.
+        mode: Option<String>,
+    },
+}
+
+/// What the tasks of a live migration tell.
+#[derive(Debug)]
+pub(in crate::server) enum ZooKeeperEvent {
+    /// Of the link with this number.
+    Link {
+        /// The number.
+        number: u64,
+        /// What.
+        input: LinkInput,
+    },
+    /// The look before a cutover has ended.
+    Looked {
+        /// The order that it is for.
+        token: u64,
+        /// Whether all ports are closed.
+        closed: Result<(), String>,
+    },
+    /// The look while requests are held has ended.
+    LookedAgain {
+        /// The attempt that it is for.
+        attempt: u64,
+        /// Whether all ports are closed.
+        closed: Result<(), String>,
+    },
+    /// A majority of ZooKeeper's servers is stopped.
+    Stopped,
+}
+
+/// An image of the state at this zxid or a later one, for a backup.
+#[derive(Debug)]
+pub(in crate::server) struct WantedImage {
+    /// The zxid.
+    pub(in crate::server) zxid: i64,
+    /// Where the image goes, open for reading, or why there is none. The backup may have given up meanwhile.
+    pub(in crate::server) answer: oneshot::Sender<Result<ImageReader, String>>,
 }
 
 impl Message {

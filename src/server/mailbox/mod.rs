@@ -5,23 +5,17 @@
 //! here is bounded; what goes one way stays in order. *Never* names who sends or receives.
 
 mod line;
-mod link_event;
 mod message;
 mod outbox;
 mod queue;
 mod sync;
 mod ticks;
 mod wakeups;
-mod wanted_image;
 mod wire;
-mod zookeeper_event;
 
 pub(in crate::server) use line::{IoThreadOf, Line};
-pub(in crate::server) use link_event::LinkEvent;
-pub(in crate::server) use message::{Message, inspect};
+pub(in crate::server) use message::{LinkEvent, Message, WantedImage, ZooKeeperEvent, inspect};
 pub(in crate::server) use outbox::{Debt, Debts, End, Outbox, Pushed};
 pub(in crate::server) use queue::Queue;
 pub(in crate::server) use wakeups::Wakeups;
-pub(in crate::server) use wanted_image::WantedImage;
 pub(in crate::server) use wire::{Overfull, Wire};
-pub(in crate::server) use zookeeper_event::ZooKeeperEvent;

@@ -41,7 +41,7 @@ pub(in crate::server) async fn image(
     if shared.facts.data_dir.is_none() {
         return Err(NoBackup::InMemory);
     }
-    let turn = Arc::clone(&shared.backups.turns).try_acquire_owned();
+    let turn = Arc::clone(&shared.backup_turn).try_acquire_owned();
     let turn = turn.map_err(|_| NoBackup::Busy)?;
     let confirmed = timeout(CONFIRMED_MAX, inspect(&shared.driver, Inspect::Synced)).await;
     let Ok(Some(Report::Synced(zxid))) = confirmed else { return Err(NoBackup::NotServing) };

@@ -3,14 +3,14 @@
 //! *Owns* [`Shared`]; what operators are answered is in `source.rs`. *Invariant*: nothing in it is locked for longer
 //! than a copy.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
-use super::backup_turns::BackupTurns;
 use crate::admin::Facts;
 use crate::config::FourLetterWords;
 use crate::server::clients::Received;
+use crate::server::clock::Periodic;
 use crate::server::credentials::{Followed, FollowedUsers};
 use crate::server::mailbox::Message;
 use crate::server::metrics::{Figures, Published};
@@ -53,5 +53,7 @@ pub(in crate::server) struct Shared {
     /// Number of errors that have ended servers of this data.
     pub errors: Arc<ErrorCount>,
     /// Lets one backup be made at a time.
-    pub backups: BackupTurns,
+    pub backup_turn: Arc<Semaphore>,
+    /// A snapshot of ZooKeeper.
+    pub snapshot_asked: Mutex<Periodic>,
 }

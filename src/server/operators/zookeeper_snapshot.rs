@@ -6,6 +6,8 @@
 //! meanwhile. *Never* makes the driver wait, and never more than one at a time, backups counted.
 
 use std::io::Write as _;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -20,9 +22,13 @@ use crate::supervision::{self, Task};
 use crate::transfer::Snapshot;
 use crate::tree::Options;
 
+/// Time between two snapshots of ZooKeeper, as there: its 300,000 "ms" are counted as microseconds.
+const SNAPSHOT_PAUSE: Duration = Duration::from_millis(300);
+
 /// Begins one.
 pub(in crate::server) async fn begin(shared: &Shared) -> Result<SnapshotStream, NoBackup> {
-    if !shared.backups.may_give_snapshot() {
+    let asked = || shared.snapshot_asked.lock().unwrap_or_else(PoisonError::into_inner);
+    if !asked().is_due(SNAPSHOT_PAUSE, Instant::now()) {
         return Err(NoBackup::Busy);
     }
     let (image, turn) = backups::image(shared).await?;

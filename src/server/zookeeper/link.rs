@@ -14,9 +14,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::access::Access;
 use super::look::{CONNECT_MAX, connect};
-use super::tell::tell;
 use crate::replica::LinkInput;
-use crate::server::mailbox::Message;
+use crate::server::mailbox::{Message, ZooKeeperEvent};
 use crate::supervision::{Task, TaskSet};
 
 /// Bytes that are read at once.
@@ -121,4 +120,15 @@ async fn first_that_listens(addresses: &[String]) -> Result<(String, TcpStream),
     }
     reasons.sort();
     Err(format!("no leader of ZooKeeper listens: {}", reasons.join("; ")))
+}
+
+/// Tells the driver what happened on the link with this number.
+pub(super) async fn tell(driver: &mpsc::Sender<Message>, number: u64, input: LinkInput) {
+    send(driver, ZooKeeperEvent::Link { number, input }).await;
+}
+
+/// Tells the driver something of a live migration.
+pub(super) async fn send(driver: &mpsc::Sender<Message>, event: ZooKeeperEvent) {
+    // Fails when the server is ending.
+    let _ = driver.send(Message::ZooKeeper(event)).await;
 }

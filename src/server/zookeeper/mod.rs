@@ -7,7 +7,6 @@
 mod access;
 mod link;
 mod look;
-mod tell;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,8 +16,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
 pub(in crate::server) use access::Access;
+use link::{send, tell};
 use look::{CONNECT_HELD_MAX, CONNECT_MAX, is_refused, look};
-use tell::{send, tell};
 
 use crate::replica::{Input, LinkInput, MigrateOrder, Replica, Report, ZooKeeperWork};
 use crate::server::clock::Periodic;
