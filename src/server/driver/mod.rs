@@ -382,7 +382,7 @@ impl Driver {
     }
 }
 
-/// Tells whoever starts this server that it serves, once.
+/// Tells the caller that starts this server that it serves, once.
 fn tell_start(status: &Status, serves: &mut Option<oneshot::Sender<Status>>) {
     if !status.serving {
         return;

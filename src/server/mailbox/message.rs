@@ -1,7 +1,7 @@
 //! What the driver is sent.
 //!
-//! *Owns* [`Message`], which every thread and task of a server may send, and the events in it. *Never* holds anything that only the
-//! driver may touch: a sender needs to know nothing of the loop.
+//! *Owns* [`Message`], which every thread and task of a server may send, and the events in it. *Never* holds anything
+//! that only the driver may touch: a sender needs to know nothing of the loop.
 
 use std::sync::Arc;
 
