@@ -14,14 +14,11 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
-use crate::server::cpu_policy;
-use crate::server::cpu_policy::{Scheduling, ThreadScheduling};
 use crate::server::error::StartError;
 use crate::server::limits::EVENT_INTERVAL;
 use crate::server::mailbox::{IoThreadOf, Wakeups};
@@ -41,20 +38,18 @@ struct IoThread {
 }
 
 impl IoThreads {
-    /// Starts so many. `tasks`: has ended when they have. `is_usual`: the process is scheduled as any other.
+    /// Starts so many. `tasks`: has ended when they have.
     ///
     /// # Errors
     /// The system gives no thread.
     pub(in crate::server) fn start(
         count: usize,
-        scheduling: &Arc<Scheduling>,
-        is_usual: bool,
         tasks: &mut TaskSet<()>,
     ) -> Result<Self, StartError> {
         let mut threads = Self::default();
         for index in 0..count {
             let wakeups: Arc<Wakeups> = Arc::default();
-            let runtime = start(&wakeups, Arc::clone(scheduling), is_usual, tasks);
+            let runtime = start(&wakeups, tasks);
             let runtime = runtime.map_err(StartError::system(Task::Io.name()))?;
             let connections = AtomicUsize::new(0);
             threads.0.push(Arc::new(IoThread { index, runtime, wakeups, connections }));
@@ -111,22 +106,12 @@ impl Drop for Assignment {
     }
 }
 
-fn start(
-    wakeups: &Arc<Wakeups>,
-    scheduling: Arc<Scheduling>,
-    is_usual: bool,
-    tasks: &mut TaskSet<()>,
-) -> io::Result<Handle> {
+fn start(wakeups: &Arc<Wakeups>, tasks: &mut TaskSet<()>) -> io::Result<Handle> {
     let mut runtime = runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().event_interval(EVENT_INTERVAL).build()?;
     let handle = runtime.handle().clone();
     let wakeups = Arc::clone(wakeups);
-    let run = move || {
-        if is_usual {
-            cpu_policy::forget_inherited();
-        }
-        runtime.block_on(wake(&wakeups, ThreadScheduling::new(scheduling)));
-    };
+    let run = move || runtime.block_on(wake(&wakeups));
     start_thread(Task::Io, run, (tasks, Task::Clients))?;
     Ok(handle)
 }
@@ -155,7 +140,7 @@ pub(in crate::server) fn start_thread(
 }
 
 /// Wakes the tasks that the driver has answered, until there will be none.
-async fn wake(wakeups: &Wakeups, mut scheduling: ThreadScheduling) {
+async fn wake(wakeups: &Wakeups) {
     // If this panics the driver must not wait for it.
     let _closes = Closes(wakeups);
     let mut tasks = Vec::new();
@@ -164,7 +149,6 @@ async fn wake(wakeups: &Wakeups, mut scheduling: ThreadScheduling) {
         // They all run, and write what they can, before this one goes on.
         yield_now().await;
         wakeups.pass(number);
-        scheduling.look(Instant::now());
     }
 }
 

@@ -1,9 +1,8 @@
 //! Background throttle: how much of a core checkpoints, compaction and images may take.
 //!
 //! The server decides (`server/cpu_policy`) and sets a [`WorkBudget`]; the work asks it every few steps. Where serving
-//! threads are scheduled as batch work, a thread that writes an image would otherwise run for 3 ms each time that one
-//! of them is woken, whatever its priority. A client with a fixed number of requests in flight then falls behind for as
-//! long as the image takes.
+//! threads share few cores with it, a thread that writes an image would otherwise take time from them whatever its
+//! priority, and a client with a fixed number of requests in flight would fall behind for as long as the image takes.
 //!
 //! *Invariants*: the work rests at most as many times as long as it runs as the budget says, or [`TURN_TIMES`], so
 //! that it makes progress beside a thread that computes without an end; without a limit it neither rests nor reads a

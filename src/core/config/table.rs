@@ -154,9 +154,8 @@ static PLACE: [Key; 13] = [
             CpuPolicyKey::Plain => PLAIN.to_string(),
         },
         "How the server's threads share the cores. `auto`: plain on a machine with four cores or more; with \
-         fewer, while they are busy, serving threads are scheduled as batch work (more throughput beside \
-         clients and other servers on the same machine), checkpoints and images rest, and fewer clients \
-         are let in during a reconnect storm. `plain`: as the threads of any other process.",
+         fewer, checkpoints and images rest while they are busy, and fewer clients are let in during a \
+         reconnect storm. `plain`: as the threads of any other process.",
     )
     .text("auto or plain", |c, text| {
         c.cpu_policy = match text {

@@ -1,32 +1,26 @@
 //! CPU POLICY: how the threads of a server share the machine's cores among themselves and with other processes.
 //!
 //! *Owns* the decision, which is a function of the number of cores and the key `lockkeeper.cpuPolicy`, and what
-//! carries it out. *Invariant*: from [`CORES_PLAIN`] cores on, and by `plain`, threads are scheduled as those of any
-//! other process, and work in the background never rests for them. *Never* pins a thread, raises a priority or needs a
+//! carries it out. *Invariants*: threads are scheduled as those of any other process; from [`CORES_PLAIN`] cores on, and
+//! by `plain`, work in the background never rests for them. *Never* pins a thread, raises a priority or needs a
 //! privilege, and never knows what the threads do.
 //!
-//! The mechanisms of the sharing policy were fitted to servers and clients that share two cores. What each costs on a
-//! machine with many cores and one server, where it would be if the policy were not plain there:
-//!
-//! * `SCHED_BATCH` for serving threads (`cpu_policy/sched.rs`): nothing while cores are free, because it is off
-//!   then; two reads in /proc every 0.1 and 0.2 s for each serving thread, some hundred microseconds of CPU per
-//!   second. When all cores are busy a request may wait for up to 3 ms until a thread of another process has used
-//!   its slice.
-//! * the background budget (`cpu_policy/background.rs`, `storage/throttle.rs`): a read of the thread's CPU
-//!   clock and a yield every some ten microseconds of background work, about 1 % of it. When all cores are busy a
-//!   checkpoint of a million znodes takes ten seconds instead of one, so a restart replays more log.
+//! The background budget of the sharing policy (`cpu_policy/background.rs`, `storage/throttle.rs`) was fitted to servers
+//! and clients that share two cores. On a machine with many cores and one server it would cost a read of the thread's
+//! CPU clock and a yield every some ten microseconds of background work, about 1 % of it; and when all cores are busy a
+//! checkpoint of a million znodes takes ten seconds instead of one, so a restart replays more log.
 //!
 //! By either policy the thread that writes checkpoints and images has a niceness of 5, which costs nothing while a core
 //! is free; and images leave the disk to the log (`storage/disk_throttle.rs`), which has nothing to do with cores.
 
 mod background;
 mod cores;
-mod sched;
+mod sharing;
 
 use crate::config::CpuPolicyKey;
 
 pub(super) use background::{BackgroundBudget, lower_priority};
-pub(super) use sched::{Scheduling, ThreadScheduling, forget_inherited, is_usual};
+pub(super) use sharing::CoreSharing;
 
 /// From so many cores on the server's threads do not have to share one with each other: one that serves, one that
 /// writes the log, one for the background, and one for everything else.
@@ -35,8 +29,7 @@ const CORES_PLAIN: usize = 4;
 /// How a server shares the cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CpuPolicy {
-    /// With others, who are short of them, too: while they are short, serving threads are scheduled as batch work, and
-    /// work in the background rests.
+    /// With others, who are short of them, too: while they are short, work in the background rests.
     Sharing,
     /// As any other process.
     Plain,

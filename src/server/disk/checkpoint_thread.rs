@@ -411,7 +411,7 @@ mod tests {
             image_every_bytes: 1,
         });
         let disk = LogDisk::new(log, images.clone(), Arc::default(), Duration::from_secs(60));
-        let log = LogWriter::start(disk, sender.clone(), Arc::default()).unwrap();
+        let log = LogWriter::start(disk, sender.clone()).unwrap();
         let (cutter, figures) = (log.cutter(), Arc::default());
         let budget = BackgroundBudget::new(CpuPolicy::Plain);
         let checkpoints =

@@ -19,7 +19,6 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::log_disk::LogDisk;
 use crate::replica::{Append, Fetch, Input, Urgency};
-use crate::server::cpu_policy::{Scheduling, ThreadScheduling};
 use crate::server::error::ServerError;
 use crate::server::mailbox::Message;
 use crate::storage::InstallError;
@@ -89,12 +88,11 @@ pub(in crate::server) fn start(
     disk: LogDisk,
     progress: Arc<Progress>,
     messages: mpsc::Sender<Message>,
-    scheduling: Arc<Scheduling>,
 ) -> std::io::Result<JoinHandle<()>> {
     let mut writer =
         Writer { disk, progress, messages, answers: VecDeque::new(), cut: Cut::default() };
     supervision::thread(Task::Log, move || {
-        if let Err(error) = writer.run(&orders, ThreadScheduling::new(scheduling)) {
+        if let Err(error) = writer.run(&orders) {
             // The first failure is the only one: the thread ends here.
             let _ = writer.progress.failure.set(ServerError::Log(error.to_string()));
             writer.wake_driver();
@@ -169,11 +167,7 @@ impl Turn {
 }
 
 impl Writer {
-    fn run(
-        &mut self,
-        orders: &Receiver<Order>,
-        mut scheduling: ThreadScheduling,
-    ) -> Result<(), InstallError> {
+    fn run(&mut self, orders: &Receiver<Order>) -> Result<(), InstallError> {
         let mut is_ending = false;
         let mut came = None;
         let mut rests_until = None;
@@ -190,7 +184,6 @@ impl Writer {
             }
             self.act(turn)?;
             self.give_answers();
-            scheduling.look(Instant::now());
             came = orders.try_recv().ok().map(Some);
             if came.is_none() {
                 self.disk.log.prepare();

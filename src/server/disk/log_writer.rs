@@ -19,7 +19,6 @@ use tokio::sync::mpsc;
 use super::log_disk::LogDisk;
 use super::log_thread::{self, Order, Progress};
 use crate::replica::{Append, Fetch, Mark, Urgency};
-use crate::server::cpu_policy::Scheduling;
 use crate::server::error::ServerError;
 use crate::server::mailbox::Message;
 use crate::storage::Images;
@@ -95,16 +94,12 @@ impl LogWriter {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub(crate) fn start(
-        disk: LogDisk,
-        messages: mpsc::Sender<Message>,
-        scheduling: Arc<Scheduling>,
-    ) -> std::io::Result<Self> {
+    pub(crate) fn start(disk: LogDisk, messages: mpsc::Sender<Message>) -> std::io::Result<Self> {
         // Its receiver sleeps at once; one that spins first costs the others of a small machine.
         let (sender, orders) = channel();
         let progress = Arc::new(Progress::default());
         let (images, version) = (disk.images().clone(), disk.version());
-        let thread = log_thread::start(orders, disk, Arc::clone(&progress), messages, scheduling)?;
+        let thread = log_thread::start(orders, disk, Arc::clone(&progress), messages)?;
         Ok(Self {
             orders: sender,
             progress,
@@ -303,7 +298,7 @@ pub(in crate::server) mod tests {
         let (sender, messages) = mpsc::channel(room);
         let (log, images) = open_on(files, dir);
         let disk = LogDisk::new(log, images, Arc::<Figures>::default(), Duration::from_secs(60));
-        (LogWriter::start(disk, sender, Arc::default()).unwrap(), messages)
+        (LogWriter::start(disk, sender).unwrap(), messages)
     }
 
     pub(in crate::server) fn batch(number: u64, first: u64, count: u64) -> Append {
@@ -367,7 +362,7 @@ pub(in crate::server) mod tests {
         let disk =
             LogDisk::new(log, images.clone(), Arc::<Figures>::default(), Duration::from_secs(60));
         let (sender, _messages) = mpsc::channel(64);
-        let mut writer = LogWriter::start(disk, sender, Arc::default()).unwrap();
+        let mut writer = LogWriter::start(disk, sender).unwrap();
         let receive = |index| {
             let mark = Mark { index, term: 1, ..Mark::default() };
             images.receive(&mark).unwrap().finish().unwrap();

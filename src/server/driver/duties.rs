@@ -99,19 +99,13 @@ impl Driver {
     ///
     /// # Errors
     /// The log's thread has ended.
-    pub(super) fn watch_disk(
-        &mut self,
-        status: &Status,
-        are_cores_short: bool,
-    ) -> Result<(), ServerError> {
+    pub(super) fn watch_disk(&mut self, status: &Status) -> Result<(), ServerError> {
         let Some(disk) = &mut self.disk else { return Ok(()) };
         disk.log.follow_version(status.ensemble_version)?;
         let now = Instant::now();
         disk.alarm.look(status, &self.published.conditions, now);
         let of_checkpoint = disk.schedule.lateness(status.changes_waiting, now);
-        let lateness = of_checkpoint.max(disk.checkpoints.image_lateness());
-        let is_storm = self.scheduling.is_storm(now);
-        self.scheduling.background().adapt(lateness, are_cores_short, is_storm);
+        self.sharing.adapt(of_checkpoint.max(disk.checkpoints.image_lateness()), now);
         Ok(())
     }
 
@@ -139,7 +133,7 @@ impl Driver {
         let members = self.replica.machine().members_text();
         self.role_log.look(status, members, self.connections.figures(), now);
         state.away_log.turned_away(&std::mem::take(&mut state.turned_away), now);
-        state.away_log.look(status, self.scheduling.is_storm(now), now);
+        state.away_log.look(status, self.sharing.is_storm(now), now);
     }
 
     /// Makes a condition of what keeps this server from a majority.

@@ -34,7 +34,7 @@ use crate::replica::{
     Input, OUTPUT_BYTES_PER_TURN_MAX, Ready, Replica, Report, Status, TurnedAway,
 };
 use crate::server::clock;
-use crate::server::cpu_policy::{Scheduling, ThreadScheduling};
+use crate::server::cpu_policy::CoreSharing;
 use crate::server::disk::{CheckpointSchedule, Checkpoints, DiskAlarm, LogWriter};
 use crate::server::error::ServerError;
 use crate::server::gssapi::Gssapi;
@@ -68,8 +68,8 @@ pub(super) struct Driver {
     pub stop: Arc<Stop>,
     /// The connections' queues.
     pub connections: Connections,
-    /// How this server's threads are scheduled.
-    pub scheduling: Arc<Scheduling>,
+    /// How this server shares the cores.
+    pub sharing: Arc<CoreSharing>,
     /// Told of the members.
     pub members: watch::Sender<Announced>,
     /// Links with other servers; `None` without an ensemble.
@@ -137,7 +137,6 @@ impl Driver {
     pub(super) async fn run(&mut self, serves: oneshot::Sender<Status>) -> Result<(), ServerError> {
         let mut serves = Some(serves);
         let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
-        let mut scheduling = ThreadScheduling::new(Arc::clone(&self.scheduling));
         while self.wait(&mut batch).await && !self.stop.is_asked() {
             self.reopen_audit_log();
             let turn = self.step(&mut batch).await?;
@@ -147,14 +146,13 @@ impl Driver {
             self.measure(&status, turn);
             self.tell_links(&status);
             self.hand_over_changes(&status, turn);
-            self.watch_disk(&status, scheduling.gives_way())?;
+            self.watch_disk(&status)?;
             tell_start(&status, &mut serves);
             self.tell_members(&status);
             self.clear_founding(&status);
             self.write_log_lines(&status);
             self.show_obstacle(&status);
             self.published.publish(status);
-            scheduling.look(Instant::now());
         }
         Ok(())
     }
@@ -469,7 +467,7 @@ mod tests {
             published: Arc::default(),
             stop: Arc::default(),
             connections: Connections::new(&Limits::of(&Config::without_file()), Arc::default()),
-            scheduling: Arc::default(),
+            sharing: Arc::default(),
             members: watch::Sender::default(),
             links: None,
             gssapi: Gssapi::default(),

@@ -19,7 +19,7 @@ use crate::sasl::SaslUsers;
 use crate::server::clients::{
     self, Admission, ClientPort, Rates, Received, ServerContext, Throttle,
 };
-use crate::server::cpu_policy::{self, Scheduling};
+use crate::server::cpu_policy::{self, CoreSharing};
 use crate::server::credentials::{Followed, FollowedUsers};
 use crate::server::error::{StartError, port_advice};
 use crate::server::io_threads::{IoThreads, start_thread};
@@ -49,9 +49,7 @@ pub(super) struct Offer {
     figures: Arc<Figures>,
     published: Arc<Published>,
     stop: Arc<Stop>,
-    scheduling: Arc<Scheduling>,
-    /// Whether the process is scheduled as any other.
-    is_usual: bool,
+    sharing: Arc<CoreSharing>,
     peers: Option<Arc<Peers>>,
     members: watch::Receiver<Announced>,
     certificates: Vec<Followed>,
@@ -114,8 +112,7 @@ impl Offer {
             figures: Arc::clone(&parts.figures),
             published: Arc::clone(&parts.published),
             stop: Arc::clone(&parts.stop),
-            scheduling: Arc::clone(&parts.scheduling),
-            is_usual: cpu_policy::is_usual(),
+            sharing: Arc::clone(&parts.sharing),
             peers: parts.member.as_ref().map(|member| Arc::clone(&member.peers)),
             members: parts.members.subscribe(),
             certificates,
@@ -138,7 +135,7 @@ impl Offer {
         let (address, secure_address) = (ports.address(), ports.secure_address());
         let shared = Arc::new(self.shared((address, secure_address), tasks));
         let count = cpu_policy::io_threads(cpu_policy::cores(), config.io_threads);
-        let threads = IoThreads::start(count, &self.scheduling, self.is_usual, tasks)?;
+        let threads = IoThreads::start(count, tasks)?;
         let accepting = threads.accepting();
         let clients = {
             // It is the listener of that runtime.
@@ -161,13 +158,13 @@ impl Offer {
             let follow = port.follow(self.members.clone(), Arc::clone(published));
             tasks.spawn(Task::Members, Arc::clone(stop).before(follow));
         }
-        let rates = Rates::of(config, self.scheduling.policy());
+        let rates = Rates::of(config, self.sharing.policy());
         let server = Arc::new(ServerContext {
             driver: messages.clone(),
             limits: *limits,
             throttle: Arc::new(Throttle::new(limits.outstanding_max)),
             received: Arc::clone(&shared.received),
-            admission: Admission::new(rates, Arc::clone(&self.scheduling)),
+            admission: Admission::new(rates, Arc::clone(&self.sharing)),
             handshakes: Arc::clone(&shared.handshakes),
             figures: Arc::clone(figures),
             source: Arc::clone(&shared) as _,
@@ -255,13 +252,7 @@ impl Offer {
         let mut runtime = runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().thread_name(WORKER).build().map_err(&failed)?;
         let serve = serve_ports(listeners, Arc::clone(shared), Arc::clone(&self.stop));
-        let is_usual = self.is_usual;
-        let run = move || {
-            if is_usual {
-                cpu_policy::forget_inherited();
-            }
-            runtime.block_on(serve);
-        };
+        let run = move || runtime.block_on(serve);
         start_thread(Task::Http, run, (tasks, Task::HttpPort)).map_err(failed)?;
         Ok(bound)
     }

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::replica::founding::{Decision, Identified, Introduction, Past};
 use crate::replica::{Machine, Replica, Restored, Setup};
 use crate::sasl::SaslSetup;
-use crate::server::cpu_policy::Scheduling;
+use crate::server::cpu_policy::CoreSharing;
 use crate::server::disk::{
     CheckpointSchedule, Checkpoints, DiskAlarm, Found, LogDisk, LogWriter, Refused, data_dir,
 };
@@ -69,8 +69,8 @@ pub(super) struct Parts {
     pub member: Option<Member>,
     /// Told of the text of the members.
     pub members: watch::Sender<Announced>,
-    /// How its threads are scheduled.
-    pub scheduling: Arc<Scheduling>,
+    /// How it shares the cores.
+    pub sharing: Arc<CoreSharing>,
     /// The server's runtime.
     pub runtime: Handle,
     /// Where its data is.
@@ -211,7 +211,7 @@ fn founded(
         published: parts.published,
         stop: parts.stop,
         connections: Connections::new(&Limits::of(&parts.config), parts.figures),
-        scheduling: parts.scheduling,
+        sharing: parts.sharing,
         members: parts.members,
         links: peers.map(Links::new),
         gssapi: parts.gssapi,
@@ -253,7 +253,7 @@ fn restored(
     let lock = Arc::new(lock);
     if let Some(peers) = peers {
         // Another server waits for what is sent or received.
-        let images = Some(images.asking(parts.scheduling.background().awaited()));
+        let images = Some(images.asking(parts.sharing.background().awaited()));
         peers.transfers.open(Store { images, lock: Arc::downgrade(&lock), options });
         // It is durable now.
         peers.introduce(Introduction::Founded(identity.identified()));
@@ -290,14 +290,13 @@ fn disk_threads(
         Arc<Lock>,
     ),
 ) -> Result<Disk, StartError> {
-    let Parts { config, files, messages, figures, scheduling, .. } = parts;
-    let background = scheduling.background();
+    let Parts { config, files, messages, figures, sharing, .. } = parts;
+    let background = sharing.background();
     let slow = Duration::from_millis(config.fsync_warning_threshold_ms.into());
     let log = LogDisk::new(log, images, Arc::clone(figures), slow)
         .switching(format_switch)
         .telling(background.disk());
-    let log = LogWriter::start(log, messages.clone(), Arc::clone(scheduling))
-        .map_err(StartError::system("log thread"))?;
+    let log = LogWriter::start(log, messages.clone()).map_err(StartError::system("log thread"))?;
     let checkpoints = Checkpoints::start(
         checkpointer,
         config.data_dir.clone(),

@@ -28,7 +28,7 @@ use crate::admin::read_token;
 use crate::config::{Config, ConfigError, HostPort, ServerSpec};
 use crate::replica::Status;
 use crate::sasl::SaslSetup;
-use crate::server::cpu_policy::{self, CpuPolicy, Scheduling};
+use crate::server::cpu_policy::{CoreSharing, CpuPolicy};
 use crate::server::credentials::{learner_login, sasl_setup};
 use crate::server::disk::data_dir;
 use crate::server::driver::{Audit, Driver};
@@ -185,13 +185,6 @@ fn run(
     told: &mut Told,
 ) -> Result<(), StartError> {
     let mut runtime = runtime::Builder::new_current_thread();
-    let is_usual = cpu_policy::is_usual();
-    // What this thread is given later is not for threads that only help.
-    runtime.on_thread_start(move || {
-        if is_usual {
-            cpu_policy::forget_inherited()
-        }
-    });
     let runtime = runtime.enable_all().event_interval(EVENT_INTERVAL).thread_name(WORKER).build();
     let runtime = runtime.map_err(StartError::system("runtime"))?;
     runtime.block_on(serve(builder, queue, ends, told))
@@ -242,7 +235,7 @@ async fn serve(
         stop,
         member: None,
         members: watch::Sender::default(),
-        scheduling: Arc::new(Scheduling::new(policy)),
+        sharing: Arc::new(CoreSharing::new(policy)),
         runtime: Handle::current(),
         files: WatchedFs::new(files),
     };

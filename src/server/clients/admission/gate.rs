@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::token_bucket::{Refill, TokenBucket};
-use crate::server::cpu_policy::Scheduling;
+use crate::server::cpu_policy::CoreSharing;
 use crate::supervision::{self, Task};
 
 /// Time between two looks at the clients that wait.
@@ -27,7 +27,7 @@ pub(super) const TICK: Duration = Duration::from_millis(1);
 pub(in crate::server) struct Gate {
     state: Mutex<State>,
     /// Told of a reconnect storm until the last one of it is through.
-    scheduling: Arc<Scheduling>,
+    sharing: Arc<CoreSharing>,
 }
 
 #[derive(Debug)]
@@ -56,14 +56,14 @@ impl Place {
 impl Gate {
     /// No client is there yet.
     #[must_use]
-    pub(super) fn new(refill: Refill, scheduling: Arc<Scheduling>) -> Self {
+    pub(super) fn new(refill: Refill, sharing: Arc<CoreSharing>) -> Self {
         let state = State {
             bucket: TokenBucket::new(refill, Instant::now()),
             waiting: VecDeque::new(),
             called: 0,
             is_turning: false,
         };
-        Self { state: Mutex::new(state), scheduling }
+        Self { state: Mutex::new(state), sharing }
     }
 
     /// Waits for a turn.
@@ -118,7 +118,7 @@ impl Gate {
             state.is_turning = false;
             return None;
         }
-        self.scheduling.storm_comes(now);
+        self.sharing.storm_comes(now);
         let mut count = 0;
         while count < state.waiting.len() && state.bucket.take(now) {
             count += 1;
@@ -203,10 +203,10 @@ mod tests {
             .filter(Poll::is_pending)
             .count();
         while gate.call(now).is_some() {
-            assert!(gate.scheduling.is_storm(now));
+            assert!(gate.sharing.is_storm(now));
             now += Duration::from_secs(10);
         }
-        assert!(!gate.scheduling.is_storm(now));
+        assert!(!gate.sharing.is_storm(now));
     }
 
     #[tokio::test]

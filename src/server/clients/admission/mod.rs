@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::server::cpu_policy::{CpuPolicy, Scheduling};
+use crate::server::cpu_policy::{CoreSharing, CpuPolicy};
 
 pub(in crate::server) use gate::Place;
 
@@ -86,27 +86,27 @@ pub(in crate::server) struct Admission {
     pub(in crate::server) leaving: Arc<Gate>,
     /// Decides who was idle.
     pub(in crate::server) idle_clients: IdleClients,
-    scheduling: Arc<Scheduling>,
+    sharing: Arc<CoreSharing>,
 }
 
 impl Admission {
-    /// No client is there yet. `scheduling` is told of a reconnect storm.
-    pub(in crate::server) fn new(rates: Rates, scheduling: Arc<Scheduling>) -> Self {
-        let gate = |refill| Arc::new(Gate::new(refill, Arc::clone(&scheduling)));
+    /// No client is there yet. `sharing` is told of a reconnect storm.
+    pub(in crate::server) fn new(rates: Rates, sharing: Arc<CoreSharing>) -> Self {
+        let gate = |refill| Arc::new(Gate::new(refill, Arc::clone(&sharing)));
         Self {
             accepting: rates.accepting,
             hearing: gate(rates.hearing),
             closing: gate(rates.leaving),
             leaving: gate(rates.leaving),
             idle_clients: IdleClients::default(),
-            scheduling,
+            sharing,
         }
     }
 
     /// For the listener, who takes connections from the system's queue one by one.
     pub(in crate::server) fn accepting(&self) -> Accepting {
         let bucket = TokenBucket::new(self.accepting, Instant::now());
-        Accepting { bucket, scheduling: Arc::clone(&self.scheduling) }
+        Accepting { bucket, sharing: Arc::clone(&self.sharing) }
     }
 }
 
@@ -114,7 +114,7 @@ impl Admission {
 #[derive(Debug)]
 pub(in crate::server) struct Accepting {
     bucket: TokenBucket,
-    scheduling: Arc<Scheduling>,
+    sharing: Arc<CoreSharing>,
 }
 
 impl Accepting {
@@ -123,7 +123,7 @@ impl Accepting {
         if self.bucket.take(now) {
             return None;
         }
-        self.scheduling.storm_comes(now);
+        self.sharing.storm_comes(now);
         Some(now + TICK)
     }
 }
