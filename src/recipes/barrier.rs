@@ -11,9 +11,8 @@ use std::collections::BTreeSet;
 use zookeeper_client as zk;
 use zookeeper_client::{Acls, Client, CreateMode};
 
-use super::entry::{Entry, outlast, patiently};
-use super::error::LockError;
-use super::keeper::LostReason;
+use super::entry::{Entry, PARENTS_MADE_MAX, children, outlast, patiently};
+use super::error::{LockError, LostReason};
 use super::options::RecipeOptions;
 use super::role::Role;
 use super::wait::Wait;
@@ -253,14 +252,6 @@ async fn members(client: &Client, path: &str) -> Result<BTreeSet<String>, LockEr
     Ok(children.into_iter().filter(|name| name != READY).collect())
 }
 
-async fn children(client: &Client, path: &str) -> Result<Vec<String>, LockError> {
-    match patiently(|| client.list_children(path)).await {
-        Ok(children) => Ok(children),
-        Err(zk::Error::NoNode) => Ok(Vec::new()),
-        Err(error) => Err(LockError::refused("look into", path, error)),
-    }
-}
-
 async fn remove(client: &Client, path: &str) -> Result<(), LockError> {
     match patiently(|| client.delete(path, None)).await {
         Ok(()) | Err(zk::Error::NoNode) => Ok(()),
@@ -270,5 +261,3 @@ async fn remove(client: &Client, path: &str) -> Result<(), LockError> {
 
 /// Says that all members are there.
 const READY: &str = "ready";
-/// How often missing parents are created again that somebody removed meanwhile.
-const PARENTS_MADE_MAX: u32 = 10;

@@ -11,7 +11,7 @@ use zookeeper_client::Client;
 
 use super::contest::Contest;
 use super::dialect::Style;
-use super::entry::patiently;
+use super::entry::{children, patiently};
 use super::error::LockError;
 use super::guard::Guard;
 use super::options::RecipeOptions;
@@ -68,14 +68,8 @@ impl Election {
     /// No permission, the session is over, or another refusal.
     pub async fn candidates(&self, client: &Client) -> Result<Vec<Candidate>, LockError> {
         let dir = &self.options.path;
-        let refused = |error| LockError::refused("look into", dir, error);
-        let children = match patiently(|| client.list_children(dir)).await {
-            Ok(children) => children,
-            Err(zk::Error::NoNode) => Vec::new(),
-            Err(error) => return Err(refused(error)),
-        };
-        let numbered =
-            children.into_iter().filter_map(|name| Some((self.role.rival(&name)?, name)));
+        let numbered = children(client, dir).await?.into_iter();
+        let numbered = numbered.filter_map(|name| Some((self.role.rival(&name)?, name)));
         let mut numbered: Vec<_> = numbered.collect();
         // In a circle of numbers, the distance from one of them is an order of all.
         let zero = numbered.first().map_or(0, |(number, _)| *number);
@@ -96,7 +90,7 @@ impl Election {
                 }),
                 // It has left meanwhile.
                 Err(zk::Error::NoNode) => {}
-                Err(error) => return Err(refused(error)),
+                Err(error) => return Err(LockError::refused("look into", dir, error)),
             }
         }
         Ok(candidates)

@@ -16,8 +16,7 @@ use zookeeper_client::{Acl, Acls, Client, CreateMode};
 
 use super::boottime::BootTime;
 use super::dialect::Guid;
-use super::error::{LockError, is_transient};
-use super::keeper::LostReason;
+use super::error::{LockError, LostReason, is_transient};
 use super::options::RecipeOptions;
 use super::role::Role;
 
@@ -356,6 +355,15 @@ where
     }
 }
 
+/// The names of a znode's children; none if it is not there.
+pub(super) async fn children(client: &Client, path: &str) -> Result<Vec<String>, LockError> {
+    match patiently(|| client.list_children(path)).await {
+        Ok(children) => Ok(children),
+        Err(zk::Error::NoNode) => Ok(Vec::new()),
+        Err(error) => Err(LockError::refused("look into", path, error)),
+    }
+}
+
 /// Waits until a znode changes or goes; false at once if it is not there. The watch is that of a read,
 /// so that none is left on what is not there. That the session is over is for the next request to tell.
 pub(super) async fn outlast(client: &Client, path: &str) -> Result<bool, LockError> {
@@ -370,7 +378,7 @@ pub(super) async fn outlast(client: &Client, path: &str) -> Result<bool, LockErr
 }
 
 /// How often missing parents are created again that somebody removed meanwhile.
-const PARENTS_MADE_MAX: u32 = 10;
+pub(super) const PARENTS_MADE_MAX: u32 = 10;
 /// Pause before a request is repeated whose connection broke.
 const PAUSE: Duration = Duration::from_millis(20);
 /// A removal is tried for this many session timeouts: by then the session is over, too.

@@ -1,12 +1,12 @@
 //! Why there is no lock.
 //!
-//! *Owns* [`LockError`]. *Invariant*: who is told that a lock was not acquired has no contender left
+//! *Owns* [`LockError`] and [`LostReason`]. *Invariant*: who is told that a lock was not acquired has no contender left
 //! in the queue, or one that is being removed as soon as a server can be reached; or the session is
 //! over, and the server removes it.
 
-use zookeeper_client as zk;
+use std::fmt;
 
-use super::keeper::LostReason;
+use zookeeper_client as zk;
 
 /// Why a lock could not be acquired, used or released.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -64,6 +64,27 @@ pub enum LockError {
     /// The operating system has no random numbers.
     #[error("no random numbers: {0}")]
     Random(String),
+}
+
+/// Why a lock is held no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostReason {
+    /// The server was silent for so long that it may give the lock away soon.
+    Silence,
+    /// The znode was removed by somebody else.
+    Removed,
+    /// The session is over.
+    Session,
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Silence => "no server has answered for almost the session timeout",
+            Self::Removed => "its znode was removed",
+            Self::Session => "the session is over",
+        })
+    }
 }
 
 impl LockError {

@@ -18,8 +18,8 @@ use zookeeper_client::{
 use super::boottime::BootTime;
 use super::dialect::Dialect;
 use super::entry::Entry;
-use super::error::LockError;
-use super::keeper::{Hold, HoldWatch, Keeper, LostReason, Shared, Standing};
+use super::error::{LockError, LostReason};
+use super::keeper::{Hold, HoldWatch, Keeper, Shared, Standing};
 use super::role::Role;
 
 /// A lock that is held, until this is dropped, released or lost.

@@ -9,7 +9,6 @@
 //! Chubby's jeopardy; what `ConnectionState` SUSPENDED and LOST are to Curator's users, without their
 //! wait for the server.
 
-use std::fmt;
 use std::future::pending;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use zookeeper_client as zk;
 use zookeeper_client::{Client, SessionState};
 
 use super::boottime::BootTime;
-use super::error::is_transient;
+use super::error::{LostReason, is_transient};
 
 /// How sure it is that the lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,27 +31,6 @@ pub enum Hold {
     Jeopardy,
     /// Others may hold it from now on, or do already. Final.
     Lost(LostReason),
-}
-
-/// Why a lock is held no longer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LostReason {
-    /// The server was silent for so long that it may give the lock away soon.
-    Silence,
-    /// The znode was removed by somebody else.
-    Removed,
-    /// The session is over.
-    Session,
-}
-
-impl fmt::Display for LostReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Silence => "no server has answered for almost the session timeout",
-            Self::Removed => "its znode was removed",
-            Self::Session => "the session is over",
-        })
-    }
 }
 
 /// What is known of the hold, and until when that is good.

@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 use zookeeper_client::Client;
 
 use super::boottime::BootTime;
-use super::error::LockError;
+use super::error::{LockError, LostReason};
 use super::guard::Guard;
-use super::keeper::{Hold, LostReason};
+use super::keeper::Hold;
 use super::mutex::Mutex;
 use super::wait::Wait;
 

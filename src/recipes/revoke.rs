@@ -10,9 +10,8 @@ use zookeeper_client as zk;
 use zookeeper_client::Client;
 
 use super::entry::patiently;
-use super::error::LockError;
+use super::error::{LockError, LostReason};
 use super::guard::Guard;
-use super::keeper::LostReason;
 use crate::locks::contender::{RELEASE_WORDS, release_word};
 
 impl Guard {
