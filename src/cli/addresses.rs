@@ -7,17 +7,20 @@ const PORT: u16 = 2181;
 /// The HTTP port, as of a server without a configuration file.
 const HTTP_PORT: u16 = 8080;
 
+/// `host:port`; a host alone is at `port`.
+fn address(text: &str, port: u16) -> Result<HostPort, String> {
+    match text.parse() {
+        Err(_) if !text.contains(':') || text.ends_with(']') => HostPort::new(text, port),
+        address => address,
+    }
+}
+
 /// `host:port,host:port`, as clients write it. A host alone is at port 2181.
 ///
 /// # Errors
 /// What is wrong with it.
 pub(super) fn servers(text: &str) -> Result<Vec<HostPort>, String> {
-    let address = |part: &str| match part.parse() {
-        Ok(address) => Ok(address),
-        Err(_) if !part.contains(':') || part.ends_with(']') => HostPort::new(part, PORT),
-        Err(reason) => Err(reason),
-    };
-    text.split(',').map(|part| address(part.trim())).collect()
+    text.split(',').map(|part| address(part.trim(), PORT)).collect()
 }
 
 /// `host:port,host:port`, the addresses of HTTP ports; also as a server shows its own,
@@ -26,7 +29,7 @@ pub(super) fn servers(text: &str) -> Result<Vec<HostPort>, String> {
 /// # Errors
 /// What is wrong with it.
 pub(super) fn http_addresses(text: &str, by_tls: bool) -> Result<Vec<HostPort>, String> {
-    let address = |part: &str| {
+    let http_address = |part: &str| {
         let part = part.trim();
         let part = match (part.strip_prefix("http://"), part.strip_prefix("https://")) {
             (Some(_), _) if by_tls => {
@@ -39,14 +42,9 @@ pub(super) fn http_addresses(text: &str, by_tls: bool) -> Result<Vec<HostPort>, 
             }
             (plain, encrypted) => plain.or(encrypted).unwrap_or(part),
         };
-        let part = part.split('/').next().unwrap_or(part);
-        match part.parse() {
-            Ok(address) => Ok(address),
-            Err(_) if !part.contains(':') || part.ends_with(']') => HostPort::new(part, HTTP_PORT),
-            Err(reason) => Err(reason),
-        }
+        address(part.split('/').next().unwrap_or(part), HTTP_PORT)
     };
-    text.split(',').map(address).collect()
+    text.split(',').map(http_address).collect()
 }
 
 #[cfg(test)]

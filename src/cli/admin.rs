@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::client::{self, Port};
+use super::exit::EXIT_UNAVAILABLE;
 use super::flags::AdminAccess;
+use super::output::Failure;
 use crate::config::HostPort;
 use crate::tls::{ClientLine, Session};
 
-/// Pause between two rounds of questions.
-const ROUND_PAUSE: Duration = Duration::from_millis(200);
 /// Another server has to be asked.
 const MISDIRECTED: u16 = 421;
 /// Longest answer, bytes.
@@ -36,6 +36,11 @@ pub(super) enum AdminError {
         /// What.
         reason: String,
     },
+}
+
+/// The end of a command that has asked in vain.
+pub(super) fn failed(error: &AdminError) -> Failure {
+    Failure::new(EXIT_UNAVAILABLE, format!("{error}; --admin host:port,... names others"))
 }
 
 /// The status and the text that one of these servers answers to a GET of `target`, whatever they are.
@@ -115,7 +120,7 @@ pub(super) fn ask(
     loop {
         match ask_once(access, path, parameter) {
             Err(AdminError::Unreachable(_)) if begun.elapsed() < access.patience => {
-                std::thread::sleep(ROUND_PAUSE);
+                std::thread::sleep(client::ROUND_PAUSE);
             }
             answer => return answer,
         }
@@ -211,12 +216,7 @@ pub(super) fn download(
 /// whole.
 fn begin_download(server: &HostPort, target: &str, access: &AdminAccess) -> io::Result<Download> {
     let patience = access.clone().waiting_for(DOWNLOAD_MAX).answer_max;
-    let mut stream = connect(server, access, patience)?;
-    let authorization = authorization(access);
-    let head = format!(
-        "GET {target} HTTP/1.0\r\nHost: {server}\r\n{authorization}Connection: close\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes())?;
+    let stream = send(server, ("GET", target), "1.0", access, patience)?;
     let mut body = BufReader::with_capacity(DOWNLOAD_BUFFER_BYTES, stream);
     let mut lines = Vec::new();
     while !lines.ends_with(b"\r\n\r\n") {
@@ -225,9 +225,9 @@ fn begin_download(server: &HostPort, target: &str, access: &AdminAccess) -> io::
             return Err(io::Error::other(NO_SERVER));
         }
     }
-    let (status, _) = String::from_utf8_lossy(&lines)
+    let status = String::from_utf8_lossy(&lines)
         .strip_prefix("HTTP/1.")
-        .and_then(|rest| Some((rest.get(2..5)?.parse().ok()?, ())))
+        .and_then(|rest| rest.get(2..5)?.parse().ok())
         .ok_or_else(|| io::Error::other(NO_SERVER))?;
     Ok(Download { server: server.clone(), status, body: Box::new(body) })
 }
@@ -246,13 +246,11 @@ fn target(path: &str, parameter: Option<(&str, &str)>) -> String {
     format!("{path}{}", query.unwrap_or_default())
 }
 
-fn authorization(access: &AdminAccess) -> String {
-    let header = |token: &String| format!("Authorization: Bearer {token}\r\n");
-    access.token.as_ref().map(header).unwrap_or_default()
-}
-
-fn connect(
+/// A connection on which a question has been sent, in this version of the protocol; `patience` is for its answer.
+fn send(
     server: &HostPort,
+    (method, target): (&str, &str),
+    version: &str,
     access: &AdminAccess,
     patience: Duration,
 ) -> io::Result<ClientLine<TcpStream>> {
@@ -260,22 +258,20 @@ fn connect(
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(access.answer_max))?;
     let session = access.tls.as_ref().map(|tls| Session::with(tls, &server.host)).transpose()?;
-    Ok(ClientLine::new(stream, session))
-}
-
-fn exchange(
-    server: &HostPort,
-    (method, target): (&str, &str),
-    access: &AdminAccess,
-) -> io::Result<String> {
-    let mut stream = connect(server, access, access.answer_max)?;
-    let authorization = authorization(access);
+    let mut stream = ClientLine::new(stream, session);
+    let header = |token: &String| format!("Authorization: Bearer {token}\r\n");
+    let authorization = access.token.as_ref().map(header).unwrap_or_default();
     let change =
         if method == "POST" { "X-Lockkeeper-Change: yes\r\nContent-Length: 0\r\n" } else { "" };
     let head = format!(
-        "{method} {target} HTTP/1.1\r\nHost: {server}\r\n{authorization}{change}Connection: close\r\n\r\n"
+        "{method} {target} HTTP/{version}\r\nHost: {server}\r\n{authorization}{change}Connection: close\r\n\r\n"
     );
     stream.write_all(head.as_bytes())?;
+    Ok(stream)
+}
+
+fn exchange(server: &HostPort, question: (&str, &str), access: &AdminAccess) -> io::Result<String> {
+    let stream = send(server, question, "1.1", access, access.answer_max)?;
     let mut answer = String::new();
     match stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer) {
         Ok(_) => Ok(answer),

@@ -1,8 +1,8 @@
 //! How a command that is a client reaches servers: a file of properties, as ZooKeeper's clients take it.
 //!
-//! *Owns* `--client-configuration`: the keys of TLS, and who the client is by SASL. *Invariants*: passwords come from
-//! files alone; a key of TLS that would have no effect is an error, and so is a JAAS file without the section of the
-//! client. *Never* falls back to plain text, nor to a client that proves nothing.
+//! *Owns* the file of `--client-configuration`: the keys of TLS, and who the client is by SASL. *Invariants*: passwords
+//! come from files alone; a key of TLS that would have no effect is an error, and so is a JAAS file without the section
+//! of the client. *Never* falls back to plain text, nor to a client that proves nothing.
 //! Reproduces what `ZKClientConfig` and `ZooKeeperSaslClient` read.
 
 use std::fs::{self, File};
@@ -10,34 +10,11 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Args;
 use rustls::ClientConfig;
 
 use crate::config::properties_of;
 use crate::sasl::{ClientLogin, jaas};
 use crate::tls::{ClientSettings, PasswordSource, Store, StoreKind, client_config};
-
-/// The flag of every command that talks to servers as a client.
-#[derive(Clone, Debug, Default, Args)]
-pub(super) struct ClientConfigurationFlag {
-    /// A file of properties, as ZooKeeper's clients take it: for TLS ssl.trustStore.location, and
-    /// ssl.keyStore.location if the server asks for a certificate; for SASL java.security.auth.login.config,
-    /// which names a JAAS file with a section Client
-    #[arg(long, value_name = "FILE")]
-    client_configuration: Option<PathBuf>,
-}
-
-impl ClientConfigurationFlag {
-    /// What the file says.
-    ///
-    /// # Errors
-    /// What is wrong with it, or with one that it names.
-    pub(super) fn read(&self) -> Result<ClientConfiguration, String> {
-        let read = self.client_configuration.as_deref().map(ClientConfiguration::of_file);
-        let read = read.unwrap_or_else(|| Ok(ClientConfiguration::default()));
-        read.map_err(|reason| format!("--client-configuration: {reason}"))
-    }
-}
 
 /// How servers are reached.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +26,11 @@ pub(super) struct ClientConfiguration {
 }
 
 impl ClientConfiguration {
-    fn of_file(file: &Path) -> Result<Self, String> {
+    /// What the file says.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with one that it names.
+    pub(super) fn of_file(file: &Path) -> Result<Self, String> {
         let named = |reason: String| format!("{}: {reason}", file.display());
         let text = fs::read_to_string(file)
             .map_err(|error| named(format!("{error}: check the path and its permissions")))?;

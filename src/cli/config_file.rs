@@ -48,6 +48,26 @@ pub fn draft(path: &Path, data_dir: Option<&Path>, myid: Option<&str>) -> Draft 
     draft
 }
 
+/// The same of a server that may have no configuration file.
+pub(super) fn draft_of(file: Option<&Path>, data_dir: Option<&Path>, myid: Option<&str>) -> Draft {
+    let Some(file) = file else {
+        let mut draft = Draft::without_file();
+        if let Some(myid) = myid {
+            draft.set_server_id(myid, "--myid");
+        }
+        if let Some(data_dir) = data_dir {
+            draft.set("dataDir", &data_dir.display().to_string(), "--data-dir");
+        }
+        return draft;
+    };
+    draft(file, data_dir, myid)
+}
+
+/// What is wrong with a configuration, a line for each.
+pub(super) fn lines(errors: &[ConfigError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
 fn read_myid(draft: &mut Draft) {
     let Some(path) = draft.data_dir().map(|data_dir| data_dir.join("myid")) else { return };
     match read(&path, MYID_BYTES_MAX) {

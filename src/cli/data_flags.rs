@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::config_file;
-use crate::config::{Config, ConfigError, Draft};
+use crate::config::Config;
 
 /// Which server's data it is.
 #[derive(Clone, Debug, Args)]
@@ -38,22 +38,9 @@ impl DataFlags {
     /// # Errors
     /// Everything that is wrong with it, a line for each.
     pub(super) fn config(&self) -> Result<Config, String> {
-        let mut draft = match &self.config {
-            Some(file) => config_file::draft(file, self.data_dir.as_deref(), self.myid.as_deref()),
-            None => Draft::without_file(),
-        };
-        if self.config.is_none() {
-            if let Some(myid) = &self.myid {
-                draft.set_server_id(myid, "--myid");
-            }
-            if let Some(data_dir) = &self.data_dir {
-                draft.set("dataDir", &data_dir.display().to_string(), "--data-dir");
-            }
-        }
-        let lines = |errors: Vec<ConfigError>| {
-            errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-        };
-        draft.resolve().map_err(lines)
+        let (file, data_dir) = (self.config.as_deref(), self.data_dir.as_deref());
+        let draft = config_file::draft_of(file, data_dir, self.myid.as_deref());
+        draft.resolve().map_err(|errors| config_file::lines(&errors))
     }
 
     /// How the server is started, for people.

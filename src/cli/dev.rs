@@ -5,7 +5,7 @@
 //! here can be done in a test.
 
 use std::fmt::Write as _;
-use std::io::{self, BufRead as _, Write as _};
+use std::io::{self, BufRead as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -16,7 +16,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{interval, timeout};
 
-use super::output::say;
+use super::exit::EXIT_REFUSED;
+use super::output::{failed, print};
 use super::{LogFormat, log_output, open_files};
 use crate::Ensemble;
 
@@ -53,11 +54,11 @@ pub(super) fn run(flags: &DevFlags) -> ExitCode {
     open_files::raise();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&format!("no threads for sockets: {error}")),
+        Err(error) => return failed(EXIT_REFUSED, &format!("no threads for sockets: {error}")),
     };
     match runtime.block_on(serve(flags)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error),
+        Err(error) => failed(EXIT_REFUSED, &error),
     }
 }
 
@@ -302,17 +303,6 @@ fn spawn_reader() -> mpsc::Receiver<String> {
         }
     });
     receiver
-}
-
-fn print(text: &str) {
-    // A reader that has closed standard output does not want to see it.
-    let _ = io::stdout().write_all(text.as_bytes());
-    let _ = io::stdout().flush();
-}
-
-fn failed(reason: &str) -> ExitCode {
-    say(&format!("lockkeeper: {reason}"));
-    ExitCode::FAILURE
 }
 
 const HELP: &str = "Say: status, kill N, stop N, start N, cut N, heal, quit; N may be `leader`";

@@ -1,6 +1,6 @@
-//! Times as a user writes them in flags.
+//! Times as a user writes them in flags, and the time of day.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// `5`, `0.5`, `500ms`, `10s`, `2m`, `1h`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
@@ -10,6 +10,12 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let is_number = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let number: f64 = number.parse().ok().filter(|_| is_number).ok_or(EXPECTED_TIME)?;
     Duration::try_from_secs_f64(number * seconds).map_err(|_| EXPECTED_TIME.to_string())
+}
+
+/// Milliseconds since the epoch, 0 if the clock stands before it.
+pub(super) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 const EXPECTED_TIME: &str = "expected a time: seconds, or 500ms, 10s, 2m, 1h";

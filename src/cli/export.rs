@@ -10,9 +10,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::data_flags::DataFlags;
-use super::exit::{EXIT_REFUSED, EXIT_USAGE};
-use super::flags::{Output, OutputFlag};
-use super::output::answered;
+use super::flags::OutputFlag;
+use super::output::{Failure, Said, shown};
 use super::snapshot;
 use crate::server::offline;
 use crate::transfer::{self, Counts, Exported};
@@ -40,10 +39,9 @@ pub(crate) struct ExportFlags {
 
 /// Runs the command.
 pub(super) fn run(flags: &ExportFlags) -> ExitCode {
-    answered(carry_out(flags).map(|report| match flags.output.output {
-        Output::Text => report.text(flags),
-        Output::Json => format!("{}\n", report.json(flags)),
-    }))
+    let done = carry_out(flags);
+    let said = done.map(|report| Said { text: report.text(flags), json: report.json(flags) });
+    shown(said, flags.output.output, false)
 }
 
 /// What was done.
@@ -53,25 +51,23 @@ struct Report {
     uncertain: u64,
 }
 
-fn carry_out(flags: &ExportFlags) -> Result<Report, (i32, String)> {
-    let refused = |words: String| (EXIT_REFUSED, words);
-    let config = flags.data.config().map_err(|words| (EXIT_USAGE, words))?;
+fn carry_out(flags: &ExportFlags) -> Result<Report, Failure> {
+    let config = flags.data.config().map_err(Failure::usage)?;
     let (machine, uncertain) = match &flags.from_backup {
         Some(file) => {
-            let loaded = snapshot::load(file, &config);
-            let (.., machine) = loaded.map_err(|failure| (failure.exit, failure.text))?;
+            let (.., machine) = snapshot::load(file, &config)?;
             (machine, 0)
         }
         None => {
             let state = offline::load(&config, &config.data_dir, &config.data_log_dir)
-                .map_err(|error| refused(error.to_string()))?;
+                .map_err(|error| Failure::refused(error.to_string()))?;
             (state.machine, state.uncertain)
         }
     };
     let counts = Counts::of(&machine);
     let dir = &flags.zookeeper;
     let exported = transfer::export(machine, dir, config.server_id, flags.dry_run);
-    Ok(Report { exported: exported.map_err(refused)?, counts, uncertain })
+    Ok(Report { exported: exported.map_err(Failure::refused)?, counts, uncertain })
 }
 
 impl Report {

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use rustls::ClientConfig;
 
 use super::addresses;
-use super::client_configuration::{ClientConfiguration, ClientConfigurationFlag};
+use super::client_configuration::ClientConfiguration;
 use super::credential::{Credential, credentials};
 use super::duration::duration;
 use crate::admin::read_token;
@@ -21,6 +21,37 @@ use crate::tree::ZnodePath;
 
 /// How long an answer may take, unless `--timeout` says it.
 const ANSWER_MAX_DEFAULT: Duration = Duration::from_secs(10);
+
+/// How servers are reached, whichever of their ports is asked.
+#[derive(Clone, Debug, Args)]
+pub(super) struct ClientFlags {
+    /// A file of properties, as ZooKeeper's clients take it: for TLS ssl.trustStore.location, and
+    /// ssl.keyStore.location if the server asks for a certificate; for SASL java.security.auth.login.config,
+    /// which names a JAAS file with a section Client
+    #[arg(long, value_name = "FILE")]
+    client_configuration: Option<PathBuf>,
+    /// Give up after this time: seconds, or 500ms, 10s, 2m. Until then servers are tried again [default: each
+    /// server is tried once, and has 10s for an answer]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(super) timeout: Option<Duration>,
+}
+
+impl ClientFlags {
+    /// What the file says.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with one that it names.
+    fn configuration(&self) -> Result<ClientConfiguration, String> {
+        let read = self.client_configuration.as_deref().map(ClientConfiguration::of_file);
+        read.unwrap_or_else(|| Ok(ClientConfiguration::default()))
+            .map_err(|reason| format!("--client-configuration: {reason}"))
+    }
+
+    fn answer_max(&self) -> Duration {
+        // No time at all is none that a socket takes.
+        self.timeout.unwrap_or(ANSWER_MAX_DEFAULT).max(Duration::from_millis(1))
+    }
+}
 
 /// Where the servers are, and who asks.
 #[derive(Clone, Debug, Args)]
@@ -42,11 +73,7 @@ pub(crate) struct ServersFlags {
     #[arg(long, env = "LOCKKEEPER_AUTH_FILE", hide_env_values = true, value_name = "FILE")]
     pub(super) auth_file: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) configuration: ClientConfigurationFlag,
-    /// Give up after this time: seconds, or 500ms, 10s, 2m. Until then servers are tried again [default: each
-    /// server is tried once, and has 10s for an answer]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(super) timeout: Option<Duration>,
+    pub(super) client: ClientFlags,
 }
 
 /// Whom a command asks, and as who.
@@ -89,9 +116,9 @@ impl ServersFlags {
             servers,
             root,
             credentials,
-            configuration: self.configuration.read()?,
-            patience: self.timeout.unwrap_or_default(),
-            answer_max: answer_max(self.timeout),
+            configuration: self.client.configuration()?,
+            patience: self.client.timeout.unwrap_or_default(),
+            answer_max: self.client.answer_max(),
         })
     }
 }
@@ -112,11 +139,6 @@ pub(super) fn connect_string(text: &str) -> Result<(Vec<HostPort>, String), Stri
     Ok((addresses::servers(servers)?, root.to_owned()))
 }
 
-fn answer_max(timeout: Option<Duration>) -> Duration {
-    // No time at all is none that a socket takes.
-    timeout.unwrap_or(ANSWER_MAX_DEFAULT).max(Duration::from_millis(1))
-}
-
 /// Where the HTTP ports are, for commands that show what only those say.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct AdminFlags {
@@ -133,11 +155,7 @@ pub(crate) struct AdminFlags {
     #[arg(long, env = "LOCKKEEPER_ADMIN_TOKEN_FILE", hide_env_values = true, value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
     #[command(flatten)]
-    configuration: ClientConfigurationFlag,
-    /// Give up after this time: seconds, or 500ms, 10s, 2m. Until then servers are tried again [default: each
-    /// server is tried once, and has 10s for an answer]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    timeout: Option<Duration>,
+    client: ClientFlags,
 }
 
 /// Whose HTTP port a command asks, and how it is let in.
@@ -171,7 +189,7 @@ impl AdminFlags {
     /// # Errors
     /// What is wrong with them, with the name of the flag.
     pub(super) fn access(&self) -> Result<AdminAccess, String> {
-        let tls = self.configuration.read()?.tls;
+        let tls = self.client.configuration()?.tls;
         let servers = addresses::http_addresses(&self.admin, tls.is_some())
             .map_err(|reason| format!("--admin: {reason}"))?;
         let token = self.admin_token_file.as_deref().map(read_token).transpose();
@@ -179,8 +197,8 @@ impl AdminFlags {
             servers,
             token: token.map_err(|reason| format!("--admin-token-file: {reason}"))?,
             tls,
-            patience: self.timeout.unwrap_or_default(),
-            answer_max: answer_max(self.timeout),
+            patience: self.client.timeout.unwrap_or_default(),
+            answer_max: self.client.answer_max(),
         })
     }
 }

@@ -12,7 +12,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 
 use super::exit::{EXIT_REFUSED, EXIT_USAGE};
-use super::output::{exit_code, say};
+use super::output::failed;
 
 /// `lockkeeper completions`
 #[derive(Debug, Args)]
@@ -36,10 +36,7 @@ pub(super) fn run_completions(flags: &CompletionsFlags, mut command: Command) ->
     clap_complete::generate(flags.shell, &mut command, "lockkeeper", &mut script);
     match io::stdout().write_all(&script) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say(&format!("lockkeeper: standard output: {error}"));
-            exit_code(EXIT_REFUSED)
-        }
+        Err(error) => failed(EXIT_REFUSED, &format!("standard output: {error}")),
     }
 }
 
@@ -51,11 +48,8 @@ pub(super) fn run_man(flags: &ManFlags, command: Command) -> ExitCode {
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!(
-                "lockkeeper: {}: {error}: name a directory to write to",
-                directory.display()
-            ));
-            exit_code(EXIT_USAGE)
+            let reason = format!("{}: {error}: name a directory to write to", directory.display());
+            failed(EXIT_USAGE, &reason)
         }
     }
 }

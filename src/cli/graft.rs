@@ -9,8 +9,9 @@
 use bytes::Bytes;
 use clap::ValueEnum;
 
-use super::client::{Client, ClientError, Session};
-use super::exit::{EXIT_NO_PERMISSION, EXIT_REFUSED, EXIT_UNAVAILABLE};
+use super::client::ClientError;
+use super::exit::{EXIT_NO_PERMISSION, EXIT_UNAVAILABLE};
+use super::output::Failure;
 use crate::proto::multi::{MultiOp, MultiResult};
 use crate::proto::request::{Create, CreateKind};
 use crate::proto::{Acl, ErrorCode, Request, Response, Stat, Text};
@@ -58,7 +59,7 @@ pub(super) struct Wanted {
 }
 
 /// Takes a znode.
-pub(super) type Take<'a> = &'a mut dyn FnMut(&Wanted) -> Result<(), Refusal>;
+pub(super) type Take<'a> = &'a mut dyn FnMut(&Wanted) -> Result<(), Failure>;
 
 /// Where the znodes come from.
 pub(super) trait Source {
@@ -66,43 +67,11 @@ pub(super) trait Source {
     ///
     /// # Errors
     /// Its own, or the first one of `take`.
-    fn each(&mut self, take: Take<'_>) -> Result<(), Refusal>;
+    fn each(&mut self, take: Take<'_>) -> Result<(), Failure>;
 }
 
-/// Who speaks to a server.
-pub(super) trait Asks {
-    /// Asks, and waits for the answer.
-    fn ask(&mut self, request: &Request) -> Result<Response, ClientError>;
-}
-
-impl Asks for Client {
-    fn ask(&mut self, request: &Request) -> Result<Response, ClientError> {
-        self.call(request)
-    }
-}
-
-impl Asks for &Session {
-    fn ask(&mut self, request: &Request) -> Result<Response, ClientError> {
-        self.call(request)
-    }
-}
-
-/// Why it is not done: the exit code, and what to tell.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) exit: i32,
-    pub(super) text: String,
-}
-
-impl Refusal {
-    pub(super) fn new(exit: i32, text: impl Into<String>) -> Self {
-        Self { exit, text: text.into() }
-    }
-
-    pub(super) fn refused(text: impl Into<String>) -> Self {
-        Self::new(EXIT_REFUSED, text)
-    }
-}
+/// Asks a server, and waits for the answer.
+pub(super) type Ask<'a> = &'a mut dyn FnMut(&Request) -> Result<Response, ClientError>;
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,11 +106,11 @@ pub(super) fn creates(stat: &Stat) -> i64 {
 /// There are conflicts, or a server refuses or does not answer.
 pub(super) fn run(
     source: &mut dyn Source,
-    asks: &mut dyn Asks,
+    ask: Ask<'_>,
     root: &str,
     on_conflict: OnConflict,
-) -> Result<Done, Refusal> {
-    let mut target = Target { asks, root };
+) -> Result<Done, Failure> {
+    let mut target = Target { ask, root };
     let (fates, conflicts, mut done) = target.compare(source)?;
     if conflicts.count > 0 && on_conflict == OnConflict::Fail {
         return Err(conflicts.refusal());
@@ -175,7 +144,7 @@ fn for_each_with(
     fates: &[Fate],
     fate: Fate,
     take: Take<'_>,
-) -> Result<(), Refusal> {
+) -> Result<(), Failure> {
     let mut fates = fates.iter();
     source.each(&mut |znode| if fates.next() == Some(&fate) { take(znode) } else { Ok(()) })
 }
@@ -195,10 +164,10 @@ impl Conflicts {
         }
     }
 
-    fn refusal(&self) -> Refusal {
+    fn refusal(&self) -> Failure {
         let more = self.count - self.named.len() as u64;
         let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
-        Refusal::refused(format!(
+        Failure::refused(format!(
             "nothing was written: {} znodes are there and differ (--on-conflict skip, overwrite)\n{}{more}",
             self.count,
             self.named.join("\n")
@@ -225,7 +194,7 @@ impl Batch {
         self.ops.len() < OPS_MAX && self.bytes + bytes_of(create) <= BYTES_MAX
     }
 
-    fn send(&mut self, target: &mut Target<'_>, done: &mut Done) -> Result<(), Refusal> {
+    fn send(&mut self, target: &mut Target<'_>, done: &mut Done) -> Result<(), Failure> {
         let Self { ops, paths, bytes: _ } = std::mem::take(self);
         if ops.is_empty() {
             return Ok(());
@@ -247,37 +216,37 @@ fn bytes_of(create: &Create) -> usize {
 }
 
 /// What a request about `at` came to.
-pub(super) fn failed(error: &ClientError, at: &str) -> Refusal {
+pub(super) fn failed(error: &ClientError, at: &str) -> Failure {
     match error {
         ClientError::Unreachable(_) | ClientError::Lost { .. } => {
-            Refusal::new(EXIT_UNAVAILABLE, format!("{error}; the same command goes on"))
+            Failure::new(EXIT_UNAVAILABLE, format!("{error}; the same command goes on"))
         }
-        ClientError::Unproven { .. } => Refusal::new(EXIT_NO_PERMISSION, error.to_string()),
+        ClientError::Unproven { .. } => Failure::new(EXIT_NO_PERMISSION, error.to_string()),
         ClientError::Refused { code, .. } => refused(*code, at, &error.to_string()),
     }
 }
 
-fn refused(code: i32, at: &str, words: &str) -> Refusal {
+fn refused(code: i32, at: &str, words: &str) -> Failure {
     match ErrorCode::from_wire(code) {
-        Some(ErrorCode::NoAuth) => Refusal::new(
+        Some(ErrorCode::NoAuth) => Failure::new(
             EXIT_NO_PERMISSION,
             format!(
                 "{at}: permission is missing: --auth or --auth-file says who asks; the same command goes on"
             ),
         ),
         Some(ErrorCode::NodeExists) => {
-            Refusal::refused(format!("{at}: it was created meanwhile: the same command goes on"))
+            Failure::refused(format!("{at}: it was created meanwhile: the same command goes on"))
         }
-        Some(ErrorCode::Unimplemented) => Refusal::refused(format!(
+        Some(ErrorCode::Unimplemented) => Failure::refused(format!(
             "{at}: the servers create no znodes with a time to live: extendedTypesEnabled=true"
         )),
-        _ => Refusal::refused(format!("{at}: {words}")),
+        _ => Failure::refused(format!("{at}: {words}")),
     }
 }
 
 /// The ensemble, below its root.
 struct Target<'a> {
-    asks: &'a mut dyn Asks,
+    ask: Ask<'a>,
     root: &'a str,
 }
 
@@ -286,17 +255,27 @@ fn is_below(at: &str, above: &str) -> bool {
     above == path::ROOT || at.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
 }
 
+/// Whether a path, as a server knows it, is one that every ensemble has for itself.
+pub(super) fn is_of_servers(at: &str) -> bool {
+    at == path::ZOOKEEPER || is_below(at, path::ZOOKEEPER)
+}
+
+/// A path with another root, which is empty or a path, in front of it.
+pub(super) fn placed(root: &str, at: &str) -> String {
+    match (root, at) {
+        ("" | path::ROOT, at) => at.to_owned(),
+        (root, path::ROOT) => root.to_owned(),
+        (root, at) => format!("{root}{at}"),
+    }
+}
+
 impl Target<'_> {
     fn at(&self, path: &str) -> Text {
-        match (self.root, path) {
-            ("", path) => Text::copy_from(path),
-            (root, path::ROOT) => Text::copy_from(root),
-            (root, path) => Text::from(format!("{root}{path}")),
-        }
+        Text::from(placed(self.root, path))
     }
 
-    fn call(&mut self, at: &str, request: &Request) -> Result<Option<Response>, Refusal> {
-        match self.asks.ask(request) {
+    fn call(&mut self, at: &str, request: &Request) -> Result<Option<Response>, Failure> {
+        match (self.ask)(request) {
             Ok(response) => Ok(Some(response)),
             Err(ClientError::Refused { code, .. }) if code == ErrorCode::NoNode as i32 => Ok(None),
             Err(error) => Err(failed(&error, at)),
@@ -307,7 +286,7 @@ impl Target<'_> {
     fn compare(
         &mut self,
         source: &mut dyn Source,
-    ) -> Result<(Vec<Fate>, Conflicts, Done), Refusal> {
+    ) -> Result<(Vec<Fate>, Conflicts, Done), Failure> {
         let (mut fates, mut conflicts, mut done) =
             (Vec::new(), Conflicts::default(), Done::default());
         // The last znode that is missing, and the last ephemeral: what is below is missing, or cannot be.
@@ -355,7 +334,7 @@ impl Target<'_> {
                         }
                     }
                 }
-                Some(other) => return Err(Refusal::refused(format!("an odd answer: {other:?}"))),
+                Some(other) => return Err(Failure::odd(other)),
             });
             Ok(())
         })?;
@@ -379,9 +358,9 @@ impl Target<'_> {
     }
 
     /// Carries out all or nothing; `paths`: of the operations, for a refusal.
-    fn multi(&mut self, ops: Vec<MultiOp>, paths: &[&str]) -> Result<(), Refusal> {
+    fn multi(&mut self, ops: Vec<MultiOp>, paths: &[&str]) -> Result<(), Failure> {
         let first = paths.first().copied().unwrap_or_default();
-        match self.asks.ask(&Request::Multi(ops)) {
+        match (self.ask)(&Request::Multi(ops)) {
             Ok(Response::Multi(results)) => {
                 let fault =
                     results.iter().zip(paths.iter().cycle()).find_map(
@@ -397,12 +376,12 @@ impl Target<'_> {
                     None => Ok(()),
                 }
             }
-            Ok(other) => Err(Refusal::refused(format!("an odd answer: {other:?}"))),
+            Ok(other) => Err(Failure::odd(other)),
             Err(error) => Err(failed(&error, first)),
         }
     }
 
-    fn overwrite(&mut self, znode: &Wanted) -> Result<(), Refusal> {
+    fn overwrite(&mut self, znode: &Wanted) -> Result<(), Failure> {
         let (path, data) = (self.at(&znode.path), znode.data.clone());
         let acl = Some(znode.acl.clone());
         let set = Request::SetData { path: path.clone(), data, version: -1 };
@@ -410,14 +389,14 @@ impl Target<'_> {
             if self.call(&znode.path, &request)?.is_none() {
                 let words =
                     format!("{}: it was removed meanwhile: the same command goes on", znode.path);
-                return Err(Refusal::refused(words));
+                return Err(Failure::refused(words));
             }
         }
         Ok(())
     }
 
     /// Children were created there that are gone: as many numbers are used up.
-    fn raise_counter(&mut self, znode: &Wanted, done: &mut Done) -> Result<(), Refusal> {
+    fn raise_counter(&mut self, znode: &Wanted, done: &mut Done) -> Result<(), Failure> {
         if znode.creates <= 0 || !znode.is_part {
             return Ok(());
         }
@@ -432,7 +411,7 @@ impl Target<'_> {
         }
         let mut lacking = znode.creates - creates(&stat);
         if lacking > RAISED_MAX {
-            return Err(Refusal::refused(format!(
+            return Err(Failure::refused(format!(
                 "{}: all znodes are there, but the counter of its children lacks {lacking}, and no more than \
                  {RAISED_MAX} \
                  are made up for",
@@ -440,7 +419,7 @@ impl Target<'_> {
             )));
         }
         done.counters += u64::from(lacking > 0);
-        let counted = self.at(&below(&znode.path, COUNTED));
+        let counted = self.at(&path::child(&znode.path, COUNTED));
         while lacking > 0 {
             let pairs = lacking.min(OPS_MAX as i64 / 2);
             let pair = || {
@@ -477,11 +456,6 @@ fn difference(znode: &Wanted, data: Option<&Bytes>, acl: &[Acl]) -> Option<&'sta
     (acl != znode.acl).then_some("another access control list")
 }
 
-/// The path of a child.
-fn below(parent: &str, name: &str) -> String {
-    if parent == path::ROOT { format!("/{name}") } else { format!("{parent}/{name}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -503,7 +477,7 @@ mod tests {
     struct Znodes(Vec<Wanted>);
 
     impl Source for Znodes {
-        fn each(&mut self, take: Take<'_>) -> Result<(), Refusal> {
+        fn each(&mut self, take: Take<'_>) -> Result<(), Failure> {
             self.0.iter().try_for_each(take)
         }
     }
@@ -512,7 +486,7 @@ mod tests {
     #[derive(Default)]
     struct Server(Vec<Vec<String>>);
 
-    impl Asks for Server {
+    impl Server {
         fn ask(&mut self, request: &Request) -> Result<Response, ClientError> {
             match request {
                 Request::GetData { .. } => Err(ClientError::Refused {
@@ -548,7 +522,8 @@ mod tests {
         let sizes = [("/a", 200), ("/b", 900), ("/c", 10), ("/d", 200), ("/e", 50), ("/f", 0)];
         let mut source = Znodes(sizes.map(|(path, kib)| wanted(path, kib)).to_vec());
         let mut server = Server::default();
-        let done = run(&mut source, &mut server, "", OnConflict::Fail).unwrap();
+        let done =
+            run(&mut source, &mut |request| server.ask(request), "", OnConflict::Fail).unwrap();
         assert_eq!(server.0, [vec!["/a"], vec!["/b"], vec!["/c", "/d"], vec!["/e", "/f"]]);
         assert_eq!(done.created, 6);
     }

@@ -6,16 +6,16 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::data_flags::DataFlags;
-use super::exit::{EXIT_REFUSED, EXIT_USAGE};
-use super::flags::{Output, OutputFlag};
-use super::known_terms;
-use super::output::answered;
+use super::duration::now_ms;
+use super::flags::OutputFlag;
+use super::output::{Failure, Said, shown};
+use super::srvr;
 use crate::server::offline::{self, Begun, term_of_new_ensemble};
 use crate::transfer::{self, Chosen, Counts, Loaded, Member, Source, Want};
 
@@ -64,10 +64,9 @@ enum Tail {
 
 /// Runs the command.
 pub(super) fn run(flags: &ImportFlags) -> ExitCode {
-    answered(carry_out(flags).map(|report| match flags.output.output {
-        Output::Text => report.text(flags),
-        Output::Json => format!("{}\n", report.json(flags)),
-    }))
+    let done = carry_out(flags);
+    let said = done.map(|report| Said { text: report.text(flags), json: report.json(flags) });
+    shown(said, flags.output.output, false)
 }
 
 /// What was done.
@@ -98,42 +97,39 @@ struct Loadedly {
     last_zxid: i64,
 }
 
-fn carry_out(flags: &ImportFlags) -> Result<Report, (i32, String)> {
-    let refused = |words: String| (EXIT_REFUSED, words);
+fn carry_out(flags: &ImportFlags) -> Result<Report, Failure> {
     let begun = Instant::now();
     let data = DataFlags::of(flags.config.clone(), flags.data_dir.clone(), flags.myid.clone());
-    let config = data.config().map_err(|words| (EXIT_USAGE, words))?;
+    let config = data.config().map_err(Failure::usage)?;
     let members = flags.dirs.iter().map(Member::at).collect::<Result<Vec<_>, _>>();
-    let members = members.map_err(refused)?;
-    let chosen = transfer::choose(&members).map_err(refused)?;
+    let members = members.map_err(Failure::refused)?;
+    let chosen = transfer::choose(&members).map_err(Failure::refused)?;
     if !flags.without_logs {
         // The file may be that of ZooKeeper, and name what the user has not.
         let other = Some(config.data_log_dir.as_path())
             .filter(|dir| members.iter().all(|member| member.log_dir != *dir))
             .filter(|dir| Member::has_logs_in(dir));
-        transfer::refuse_without_logs(&members, &chosen, other).map_err(refused)?;
+        transfer::refuse_without_logs(&members, &chosen, other).map_err(Failure::refused)?;
     }
     let up_to = match flags.tail {
         Tail::Keep => None,
         Tail::Drop => Some(chosen.majority_has),
     };
-    let fresh = offline::fresh(&config).map_err(|error| refused(error.to_string()))?;
+    let fresh = offline::fresh(&config).map_err(|error| Failure::refused(error.to_string()))?;
     let options = fresh.tree().options().clone();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now_ms = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
-    let want = Want { options, up_to, any_digest: flags.any_digest, now_ms };
-    let loaded = transfer::load(&members[chosen.winner], &want).map_err(refused)?;
+    let want = Want { options, up_to, any_digest: flags.any_digest, now_ms: now_ms() };
+    let loaded = transfer::load(&members[chosen.winner], &want).map_err(Failure::refused)?;
     let Loaded { mut machine, snapshot, skipped, logs, txns, torn, digests, digest } = loaded;
     let last_zxid = machine.last_zxid();
     let orphans = machine.remove_foreign_orphans();
     let orphans = orphans.into_iter().map(|(id, path)| (id, path.as_str().to_owned())).collect();
-    machine.settle_foreign().map_err(refused)?;
+    machine.settle_foreign().map_err(Failure::refused)?;
     let counts = Counts::of(&machine);
     let highest = u64::try_from(chosen.highest_epoch).unwrap_or(0);
-    let answered = known_terms::ask(&config);
+    let answered = srvr::ask(&config);
     let highest =
         answered.iter().map(|server| offline::term_of_zxid(server.zxid)).fold(highest, u64::max);
-    let term = term_of_new_ensemble(highest).map_err(refused)?;
+    let term = term_of_new_ensemble(highest).map_err(Failure::refused)?;
     let Begun { sessions_kept, .. } = machine.begin_ensemble(term, true);
     let winner = &members[chosen.winner];
     if !flags.dry_run {
@@ -142,7 +138,7 @@ fn carry_out(flags: &ImportFlags) -> Result<Report, (i32, String)> {
             winner.dir.display()
         );
         offline::begin(&config, machine, term, &origin)
-            .map_err(|error| refused(error.to_string()))?;
+            .map_err(|error| Failure::refused(error.to_string()))?;
     }
     let loaded = Loadedly {
         skipped,

@@ -14,17 +14,16 @@ use serde_json::Value;
 use super::addresses;
 use super::admin::{self, AdminError};
 use super::client::Client;
-use super::client_configuration::ClientConfigurationFlag;
+use super::client_configuration::ClientConfiguration;
 use super::credential::Credential;
-use super::exit::{EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
-use super::flags::{Access, AdminFlags, Output, OutputFlag};
-use super::output::answered;
+use super::exit::{EXIT_NOT_NOW, EXIT_UNAVAILABLE};
+use super::flags::{Access, AdminFlags, OutputFlag};
+use super::output::{Failure, Said, shown};
 use crate::config::Membership;
 use crate::proto::request::Request;
 use crate::proto::{Response, Text};
+use crate::tree::path::CONFIG;
 
-/// Where ZooKeeper says who its servers are.
-const CONFIG: &str = "/zookeeper/config";
 /// The id of a server of ZooKeeper that this ensemble takes, unless it is taken.
 const SERVER_ID_LIKELY: u8 = 200;
 /// How long `follow` waits until the ensemble follows.
@@ -95,13 +94,6 @@ pub(crate) struct CutoverFlags {
     output: OutputFlag,
 }
 
-struct Said {
-    text: String,
-    json: Value,
-}
-
-type Done = Result<Said, (i32, String)>;
-
 /// Runs the command.
 pub(super) fn run(command: &MigrateCommand) -> ExitCode {
     let (done, output) = match command {
@@ -110,15 +102,12 @@ pub(super) fn run(command: &MigrateCommand) -> ExitCode {
         MigrateCommand::Cutover(flags) => (cutover(flags), flags.output),
         MigrateCommand::Abort(flags) => (abort(flags), flags.output),
     };
-    answered(done.map(|said| match output.output {
-        Output::Text => said.text,
-        Output::Json => format!("{}\n", said.json),
-    }))
+    shown(done, output.output, false)
 }
 
-fn follow(flags: &FollowFlags) -> Done {
-    let usage = |words: String| (EXIT_USAGE, words);
-    let clients = addresses::servers(&flags.from).map_err(|why| usage(format!("--from: {why}")))?;
+fn follow(flags: &FollowFlags) -> Result<Said, Failure> {
+    let clients =
+        addresses::servers(&flags.from).map_err(|why| Failure::usage(format!("--from: {why}")))?;
     let clients: Vec<String> = clients.iter().map(ToString::to_string).collect();
     let members = members(flags);
     let quorum = match (&flags.quorum, &members) {
@@ -130,14 +119,16 @@ fn follow(flags: &FollowFlags) -> Done {
                 .collect();
             all.join(",")
         }
-        (None, Err(why)) => return Err((EXIT_UNAVAILABLE, why.clone())),
+        (None, Err(why)) => return Err(Failure::new(EXIT_UNAVAILABLE, why.clone())),
     };
     let taken = |id: u8| {
         members.as_ref().is_ok_and(|members| members.servers.iter().any(|spec| spec.id == id))
     };
     let server_id = match flags.server_id {
         Some(id) if taken(id) => {
-            return Err(usage(format!("--server-id {id}: this is a server of ZooKeeper's")));
+            return Err(Failure::usage(format!(
+                "--server-id {id}: this is a server of ZooKeeper's"
+            )));
         }
         Some(id) => id,
         None => (SERVER_ID_LIKELY..=253).find(|id| !taken(*id)).unwrap_or(SERVER_ID_LIKELY),
@@ -155,9 +146,10 @@ fn follow(flags: &FollowFlags) -> Done {
         let json = get(&flags.admin)?;
         match json["state"].as_str() {
             Some("following") => return Ok(Said { text: text(&json), json }),
-            Some("stopped" | "aborted") => return Err((EXIT_REFUSED, text(&json))),
+            Some("stopped" | "aborted") => return Err(Failure::refused(text(&json))),
             _ if begun.elapsed() > FOLLOWS_MAX => {
-                return Err((EXIT_NOT_NOW, format!("it does not follow yet: {}", text(&json))));
+                let words = format!("it does not follow yet: {}", text(&json));
+                return Err(Failure::new(EXIT_NOT_NOW, words));
             }
             _ => std::thread::sleep(LOOK_INTERVAL),
         }
@@ -166,16 +158,15 @@ fn follow(flags: &FollowFlags) -> Done {
 
 /// The servers of ZooKeeper, as one of them says.
 fn members(flags: &FollowFlags) -> Result<Membership, String> {
-    let configuration = ClientConfigurationFlag::default().read()?;
     let access = Access {
         servers: addresses::servers(&flags.from)?,
         root: String::new(),
         credentials: flags.auth.clone(),
-        configuration,
+        configuration: ClientConfiguration::default(),
         patience: Duration::ZERO,
         answer_max: ANSWER_MAX,
     };
-    let mut client = Client::connect(&access).map_err(|error| error.to_string())?;
+    let client = Client::connect(&access).map_err(|error| error.to_string())?;
     let request = Request::GetData { path: Text::from_static(CONFIG), watch: false };
     let answer = client.call(&request);
     client.close();
@@ -193,12 +184,12 @@ fn members(flags: &FollowFlags) -> Result<Membership, String> {
     Ok(members)
 }
 
-fn status(admin: &AdminFlags) -> Done {
+fn status(admin: &AdminFlags) -> Result<Said, Failure> {
     let json = get(admin)?;
     Ok(Said { text: text(&json), json })
 }
 
-fn cutover(flags: &CutoverFlags) -> Done {
+fn cutover(flags: &CutoverFlags) -> Result<Said, Failure> {
     let admins = flags.zookeeper_admin.clone().unwrap_or_default();
     let json = post(&flags.admin, &format!("/migration/cutover?admin={admins}"))?;
     let zxid = json["zxid"].as_str().unwrap_or("unknown");
@@ -208,7 +199,7 @@ fn cutover(flags: &CutoverFlags) -> Done {
     Ok(Said { text, json })
 }
 
-fn abort(flags: &StatusFlags) -> Done {
+fn abort(flags: &StatusFlags) -> Result<Said, Failure> {
     post(&flags.admin, "/migration/abort")?;
     let json = get(&flags.admin)?;
     let text = "this ensemble follows no more and has forgotten its copy: it serves no client\n";
@@ -216,8 +207,8 @@ fn abort(flags: &StatusFlags) -> Done {
 }
 
 /// The status of the server that leads, or of one that answers.
-fn get(flags: &AdminFlags) -> Result<Value, (i32, String)> {
-    let access = flags.access().map_err(|reason| (EXIT_USAGE, reason))?;
+fn get(flags: &AdminFlags) -> Result<Value, Failure> {
+    let access = flags.access().map_err(Failure::usage)?;
     let mut found = None;
     let mut failure = None;
     for server in &access.servers {
@@ -229,7 +220,7 @@ fn get(flags: &AdminFlags) -> Result<Value, (i32, String)> {
             Err(why) => failure = Some(why),
         }
     }
-    found.ok_or_else(|| (EXIT_UNAVAILABLE, failure.unwrap_or_default()))
+    found.ok_or_else(|| Failure::new(EXIT_UNAVAILABLE, failure.unwrap_or_default()))
 }
 
 fn parsed((status, body): (u16, String)) -> Result<Value, String> {
@@ -240,28 +231,26 @@ fn parsed((status, body): (u16, String)) -> Result<Value, String> {
     }
 }
 
-fn post(flags: &AdminFlags, target: &str) -> Result<Value, (i32, String)> {
-    let access = flags.access().map_err(|reason| (EXIT_USAGE, reason))?.waiting_for(DECIDED_MAX);
+fn post(flags: &AdminFlags, target: &str) -> Result<Value, Failure> {
+    let access = flags.access().map_err(Failure::usage)?.waiting_for(DECIDED_MAX);
     let (status, body) = admin::change(&access, target).map_err(|error| {
         let hint = match &error {
             AdminError::Unreachable(_) => "--admin host:port,... names all servers",
             AdminError::Refused { .. } => "`lockkeeper migrate status` says whether it was done",
         };
-        (EXIT_UNAVAILABLE, format!("{error}; {hint}"))
+        Failure::new(EXIT_UNAVAILABLE, format!("{error}; {hint}"))
     })?;
     let words = body.trim().to_owned();
     match (status, serde_json::from_str(&body)) {
         (200, Ok(json)) => Ok(json),
-        (404, _) => Err((
-            EXIT_REFUSED,
-            "the server does not know /migration: it is no lockkeeper server, or an older one"
-                .to_owned(),
+        (404, _) => Err(Failure::refused(
+            "the server does not know /migration: it is no lockkeeper server, or an older one",
         )),
         (421, _) => {
-            Err((EXIT_REFUSED, format!("{words}; --admin host:port,... names all servers")))
+            Err(Failure::refused(format!("{words}; --admin host:port,... names all servers")))
         }
-        (503, _) => Err((EXIT_NOT_NOW, words)),
-        (_, _) => Err((EXIT_REFUSED, words)),
+        (503, _) => Err(Failure::new(EXIT_NOT_NOW, words)),
+        (_, _) => Err(Failure::refused(words)),
     }
 }
 

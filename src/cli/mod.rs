@@ -22,7 +22,6 @@ mod flags;
 mod generate;
 mod graft;
 mod import;
-mod known_terms;
 #[cfg(feature = "recipes")]
 mod lock;
 mod locks;

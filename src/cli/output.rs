@@ -1,5 +1,6 @@
 //! The ends of commands: their answers, their complaints, and the exit code of the process.
 
+use std::fmt::Debug;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -16,7 +17,18 @@ pub(super) struct Said {
     pub(super) json: Value,
 }
 
+impl Said {
+    /// Whole lines, as they are asked for.
+    pub(super) fn lines(self, output: Output) -> String {
+        match output {
+            Output::Text => self.text,
+            Output::Json => format!("{}\n", self.json),
+        }
+    }
+}
+
 /// The failure of a command: its exit code, and the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) exit: i32,
     pub(super) text: String,
@@ -30,6 +42,11 @@ impl Failure {
     /// Failure for a reason that repeating does not change.
     pub(super) fn refused(text: impl Into<String>) -> Self {
         Self::new(EXIT_REFUSED, text)
+    }
+
+    /// Failure for an answer that belongs to another request.
+    pub(super) fn odd(answer: impl Debug) -> Self {
+        Self::refused(format!("an odd answer: {answer:?}"))
     }
 
     /// The command line, or a file that it names, is wrong.
@@ -46,23 +63,20 @@ pub(super) fn shown(
     is_stdout_taken: bool,
 ) -> ExitCode {
     match done {
-        Ok(said) => {
-            let text = match output {
-                Output::Text => said.text,
-                Output::Json => format!("{}\n", said.json),
-            };
+        Ok(said) if is_stdout_taken => {
             // A reader that has closed its end does not want to see it.
-            let _ = match is_stdout_taken {
-                true => io::stderr().write_all(text.as_bytes()),
-                false => io::stdout().write_all(text.as_bytes()),
-            };
-            ExitCode::SUCCESS
+            let _ = io::stderr().write_all(said.lines(output).as_bytes());
         }
-        Err(failure) => {
-            say(&format!("lockkeeper: {}", failure.text));
-            exit_code(failure.exit)
-        }
+        Ok(said) => print(&said.lines(output)),
+        Err(failure) => return failed(failure.exit, &failure.text),
     }
+    ExitCode::SUCCESS
+}
+
+/// Says why a command has failed: with which exit code.
+pub(super) fn failed(exit: i32, reason: &str) -> ExitCode {
+    say(&format!("lockkeeper: {reason}"));
+    exit_code(exit)
 }
 
 /// The exit code of a process.
@@ -70,19 +84,11 @@ pub(super) fn exit_code(code: i32) -> ExitCode {
     u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// Shows what a command has to say, or why it failed: with which exit code.
-pub(super) fn answered(done: Result<String, (i32, String)>) -> ExitCode {
-    match done {
-        Ok(text) => {
-            // A reader that has closed its end does not want to see it.
-            let _ = io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
-        Err((exit, words)) => {
-            say(&format!("lockkeeper: {words}"));
-            exit_code(exit)
-        }
-    }
+/// Writes to standard output.
+pub(super) fn print(text: &str) {
+    let mut out = io::stdout().lock();
+    // A reader that has closed its end does not want to see it.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 /// Writes a line to standard error.

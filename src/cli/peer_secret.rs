@@ -9,10 +9,10 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::output::say;
-use super::{Output, OutputFlag};
+use super::OutputFlag;
+use super::output::{Said, say};
 use crate::peer_auth::{Secrets, new_line};
 
 /// The flags.
@@ -29,12 +29,8 @@ pub(crate) struct PeerSecretFlags {
 
 /// Runs the command.
 pub(crate) fn run(flags: &PeerSecretFlags) -> ExitCode {
-    let shown = carry_out(flags).and_then(|done| {
-        let text = match (flags.output.output, done) {
-            (Output::Json, done) => format!("{}\n", done.json()),
-            (Output::Text, Done::Shown(line)) => line,
-            (Output::Text, Done::Made(_) | Done::Added(_)) => return Ok(()),
-        };
+    let shown = carry_out(flags).and_then(|said| {
+        let text = said.lines(flags.output.output);
         io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string())
     });
     match shown {
@@ -46,37 +42,23 @@ pub(crate) fn run(flags: &PeerSecretFlags) -> ExitCode {
     }
 }
 
-/// What was done.
-enum Done {
-    /// A line with the secret is to be shown.
-    Shown(String),
-    /// There is a new file.
-    Made(PathBuf),
-    /// The file has one more secret.
-    Added(PathBuf),
+/// What is said of a file, which is nothing to people.
+fn said(what: &str, file: &Path) -> Said {
+    Said { text: String::new(), json: json!({ "done": what, "file": file.to_string_lossy() }) }
 }
 
-impl Done {
-    fn json(&self) -> Value {
-        match self {
-            Self::Shown(line) => json!({ "done": "shown", "secret": line.trim_end() }),
-            Self::Made(file) => json!({ "done": "made", "file": file.to_string_lossy() }),
-            Self::Added(file) => json!({ "done": "added", "file": file.to_string_lossy() }),
-        }
-    }
-}
-
-fn carry_out(flags: &PeerSecretFlags) -> Result<Done, String> {
+fn carry_out(flags: &PeerSecretFlags) -> Result<Said, String> {
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(|error| format!("no random numbers: {error}"))?;
     let line = new_line(&random);
     let Some(file) = &flags.file else {
-        return Ok(Done::Shown(line));
+        let json = json!({ "done": "shown", "secret": line.trim_end() });
+        return Ok(Said { text: line, json });
     };
     let named = |error: io::Error| format!("{}: {error}", file.display());
     if !flags.add {
         let written = write_new(file, &line);
-        return written.map(|()| Done::Made(file.clone())).map_err(|error| match error.kind() {
+        return written.map(|()| said("made", file)).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => {
                 format!("{} is there: --add puts a new secret in front of its own", file.display())
             }
@@ -90,7 +72,7 @@ fn carry_out(flags: &PeerSecretFlags) -> Result<Done, String> {
     beside.push(".new");
     let beside = PathBuf::from(beside);
     write_new(&beside, &text).map_err(|error| format!("{}: {error}", beside.display()))?;
-    fs::rename(&beside, file).map(|()| Done::Added(file.clone())).map_err(named)
+    fs::rename(&beside, file).map(|()| said("added", file)).map_err(named)
 }
 
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
@@ -104,11 +86,12 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::cli::Output;
 
     #[test]
     fn a_secret_without_a_file_is_a_line_of_it() {
         let output = OutputFlag { output: Output::Json };
-        let shown = carry_out(&PeerSecretFlags { file: None, add: false, output }).unwrap().json();
+        let shown = carry_out(&PeerSecretFlags { file: None, add: false, output }).unwrap().json;
         let secret = shown["secret"].as_str().unwrap();
         assert!(Secrets::parse(&format!("{secret}\n")).is_ok(), "{shown}");
     }
@@ -121,13 +104,13 @@ mod tests {
         let run =
             |add| carry_out(&PeerSecretFlags { file: Some(file.clone()), add, output: output() });
         assert!(run(true).is_err(), "there is none");
-        let made = run(false).unwrap().json();
+        let made = run(false).unwrap().json;
         assert_eq!(made, json!({ "done": "made", "file": file.to_str().unwrap() }));
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         let first = fs::read_to_string(&file).unwrap();
         assert!(run(false).err().unwrap().contains("--add"));
         assert_eq!(fs::read_to_string(&file).unwrap(), first);
-        assert_eq!(run(true).unwrap().json()["done"], "added");
+        assert_eq!(run(true).unwrap().json["done"], "added");
         let both = fs::read_to_string(&file).unwrap();
         assert!(both.ends_with(&first) && both.lines().count() == 2, "{both}");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,7 +17,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
 use super::config_check::EXIT_INVALID;
-use super::output::say;
+use super::exit::EXIT_REFUSED;
+use super::output::{exit_code, failed, print, say};
 use super::plant::PlantFlag;
 use super::sd_notify::SdNotify;
 use super::{LogFormat, config_file, core_dumps, log_output, open_files};
@@ -77,20 +78,20 @@ pub(super) fn run(flags: &ServerFlags) -> ExitCode {
     };
     #[cfg(feature = "gssapi")]
     if let Some(error) = begin_with_key_tab(&config) {
-        return failed(&error);
+        return failed(EXIT_REFUSED, &error);
     }
     list_keys(&config);
     if !flags.in_memory {
         warn_of_strangers(&config.data_dir);
     }
     if let Err(error) = flags.keep_myid(&config) {
-        return failed(&error);
+        return failed(EXIT_REFUSED, &error);
     }
     core_dumps::forbid(&config);
     open_files::raise();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&format!("no threads for sockets: {error}")),
+        Err(error) => return failed(EXIT_REFUSED, &format!("no threads for sockets: {error}")),
     };
     runtime.block_on(serve(config, flags))
 }
@@ -127,7 +128,7 @@ async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {
     // Before anything else, so that a signal during a long recovery ends it at once.
     let [mut terminate, mut interrupt, mut hang_up] = match signals() {
         Ok(signals) => signals,
-        Err(error) => return failed(&format!("cannot wait for signals: {error}")),
+        Err(error) => return failed(EXIT_REFUSED, &format!("cannot wait for signals: {error}")),
     };
     let systemd = SdNotify::start();
     let data_dir = (!flags.in_memory).then(|| config.data_dir.clone());
@@ -143,12 +144,10 @@ async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {
     let server = match started {
         Ok(server) => server,
         Err(StartError::Config(errors)) => return invalid(&errors),
-        Err(error) => return failed(&error.to_string()),
+        Err(error) => return failed(EXIT_REFUSED, &error.to_string()),
     };
     systemd.started(server.source());
-    // A reader that has closed standard output does not want to see it.
-    let _ = io::stdout().write_all(first_screen(&server, data_dir.as_deref()).as_bytes());
-    let _ = io::stdout().flush();
+    print(&first_screen(&server, data_dir.as_deref()));
     loop {
         tokio::select! {
             ended = server.wait() => return ended_by_itself(ended),
@@ -157,7 +156,6 @@ async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {
             _ = hang_up.recv() => {
                 tracing::info!("SIGHUP: reads keys, certificates and users again, and opens the audit log");
                 systemd.reloading();
-                server.reopen_audit_log().await;
                 server.reopen_audit_log().await;
                 // It has logged what it has come to.
                 let _ = server.reload_certificates().await;
@@ -171,7 +169,7 @@ async fn serve(config: Config, flags: &ServerFlags) -> ExitCode {
     tokio::select! {
         stopped = timeout(STOP_MAX, server.stop()) => match stopped {
             Ok(Ok(())) => tracing::info!("stopped"),
-            Ok(Err(error)) => return failed(&error.to_string()),
+            Ok(Err(error)) => return failed(EXIT_REFUSED, &error.to_string()),
             // A checkpoint or an image is being written. It is of no use unfinished, and the next
             // start finds that out: nothing that was acknowledged depends on it.
             Err(_) => tracing::info!("stopped; the copy of the tree is left unfinished"),
@@ -202,19 +200,8 @@ fn signals() -> io::Result<[Signal; 3]> {
 
 impl ServerFlags {
     fn draft(&self) -> Draft {
-        let mut draft = match &self.config {
-            Some(file) => config_file::draft(file, self.data_dir.as_deref(), self.myid.as_deref()),
-            None => {
-                let mut draft = Draft::without_file();
-                if let Some(myid) = &self.myid {
-                    draft.set_server_id(myid, "--myid");
-                }
-                if let Some(data_dir) = &self.data_dir {
-                    draft.set("dataDir", &data_dir.display().to_string(), "--data-dir");
-                }
-                draft
-            }
-        };
+        let (file, data_dir) = (self.config.as_deref(), self.data_dir.as_deref());
+        let mut draft = config_file::draft_of(file, data_dir, self.myid.as_deref());
         if let Some(address) =
             self.address(&mut draft, self.client_addr.as_deref(), "--client-addr")
         {
@@ -347,7 +334,7 @@ fn first_screen(server: &Server, data_dir: Option<&Path>) -> String {
 fn ended_by_itself(ended: Result<(), ServerError>) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error.to_string()),
+        Err(error) => failed(EXIT_REFUSED, &error.to_string()),
     }
 }
 
@@ -355,12 +342,7 @@ fn invalid(errors: &[ConfigError]) -> ExitCode {
     for error in errors {
         say(&error.to_string());
     }
-    super::output::exit_code(EXIT_INVALID)
-}
-
-fn failed(reason: &str) -> ExitCode {
-    say(&format!("lockkeeper: {reason}"));
-    ExitCode::FAILURE
+    exit_code(EXIT_INVALID)
 }
 
 /// How long a stop may take.

@@ -12,7 +12,6 @@ mod report;
 mod workload;
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,18 +20,19 @@ use clap::Args;
 
 use super::client::{self, Port};
 use super::client_configuration::ClientConfiguration;
-use super::duration::duration;
+use super::duration::{duration, now_ms};
 use super::exit::{
     EXIT_INTERRUPTED, EXIT_NO_PERMISSION, EXIT_OS, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE,
 };
 use super::flags::{Output, OutputFlag, ServersFlags};
-use super::output::{exit_code, say};
+use super::graft::is_of_servers;
+use super::output::{exit_code, print, say};
 use crate::bench::{
     self, Access, CONNECTIONS_MAX, DEPTH_MAX, Fault, Length, Plan, THREADS_MAX, Work, wire,
 };
 use crate::config::HostPort;
 use crate::tree::ZnodePath;
-use crate::tree::path::{ROOT, ZOOKEEPER};
+use crate::tree::path::ROOT;
 use interrupt::Interrupt;
 use progress::Progress;
 use report::{Figures, Report};
@@ -124,9 +124,7 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 fn path(text: &str) -> Result<String, String> {
-    let below_zookeeper = text.strip_prefix(ZOOKEEPER);
-    let is_servers = below_zookeeper.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    if ZnodePath::parse(text).is_ok() && text != ROOT && !is_servers {
+    if ZnodePath::parse(text).is_ok() && text != ROOT && !is_of_servers(text) {
         return Ok(text.to_owned());
     }
     Err("expected the path of a znode that may be made, such as /bench".to_owned())
@@ -153,8 +151,7 @@ pub(super) fn run(flags: &BenchFlags) -> ExitCode {
                 Output::Text => report.text(),
                 Output::Json => format!("{}\n", report.json()),
             };
-            // A reader that has closed standard output has seen enough.
-            let _ = io::stdout().write_all(text.as_bytes());
+            print(&text);
             if report.interrupted { EXIT_INTERRUPTED } else { 0 }
         }
         Ok(None) => {
@@ -303,8 +300,7 @@ fn addresses(
 
 /// A name for this run's znode that no other run has.
 fn room() -> String {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    format!("{:x}-{}", since.unwrap_or_default().as_millis(), std::process::id())
+    format!("{:x}-{}", now_ms(), std::process::id())
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
-//! One connection to a server: the handshake, then frames in both directions.
+//! One connection to a server: the handshake, who asks by SASL, then frames in both directions.
 //!
-//! *Owns* the socket and what was read of a frame that is not whole yet. *Invariant*: nothing waits
-//! for ever. *Never* knows which answer belongs to which request.
+//! *Owns* the socket, what was read of a frame that is not whole yet, and why there is no answer. *Invariants*: nothing
+//! waits for ever; nothing else is asked before the exchange of SASL is over, and a server that does not prove that it
+//! knows the password, too, is none to go on with. *Never* knows which answer belongs to which request, nor shows a
+//! password.
 
 use std::io;
 use std::sync::Arc;
@@ -12,24 +14,74 @@ use rustls::ClientConfig;
 
 use super::line::Line;
 use crate::config::HostPort;
-use crate::proto::{ConnectRequest, ConnectResponse, Request, RequestHeader, frame};
+use crate::proto::response::ReplyHeader;
+use crate::proto::{
+    ConnectRequest, ConnectResponse, ErrorCode, OpCode, Reader, Request, RequestHeader, Response,
+    frame,
+};
+use crate::sasl::{CNONCE_BYTES, ClientLogin, Dialogue, Disbelief, Next};
 
-/// How long a connection may take to come about.
-pub(in crate::cli) const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// What is said of a server that answers something else.
 pub(super) const NOT_ZOOKEEPER: &str = "it does not speak ZooKeeper's protocol";
+/// What is said of an answer that nothing was asked for.
+pub(super) const NOT_ASKED: &str = "the answer is to another request";
 /// Longest answer, bytes: the names of a directory with a million children fit.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(in crate::cli) enum ClientError {
+    /// No server could be talked to: each with the reason.
+    #[error("no server answers: {}", .0.join("; "))]
+    Unreachable(Vec<String>),
+    /// The connection ended before the answer: what was asked may have been done or not.
+    #[error("{server}: {reason}")]
+    Lost {
+        /// Whose connection it was.
+        server: HostPort,
+        /// What happened.
+        reason: String,
+    },
+    /// It is not proved to the server who asks, or to the client that the server knows the password.
+    #[error("{server}: {reason}")]
+    Unproven {
+        /// Whose connection it was.
+        server: HostPort,
+        /// What is not proved.
+        reason: Disbelief,
+    },
+    /// The answer is an error, as a number.
+    #[error("{server} refuses: {}", code_name(*.code))]
+    Refused {
+        /// Who refuses.
+        server: HostPort,
+        /// As on the wire.
+        code: i32,
+    },
+}
+
+/// What to do about a server that refuses who has proved nothing.
+pub(in crate::cli) const WANTS_LOGIN: &str = ": it serves only clients that authenticate; --auth says who asks, or, by \
+                                              SASL, a file for --client-configuration";
+
+/// ZooKeeper's name of an error's number, with the number.
+pub(in crate::cli) fn code_name(code: i32) -> String {
+    ErrorCode::from_wire(code)
+        .map_or_else(|| format!("error {code}"), |known| format!("{known} ({code})"))
+}
 
 /// A connection on which a server has answered the handshake.
 #[derive(Debug)]
 pub(super) struct Connection {
     line: Line,
     buffer: BytesMut,
+    pub(super) server: HostPort,
+    answer_max: Duration,
 }
 
 impl Connection {
-    /// Shakes hands. `None`: the server closed the connection instead, as one without a leader does.
+    /// Shakes hands. `None`: the server closed the connection instead, as one without a leader does. With the other
+    /// end, for a thread that writes while another reads: their time limits are one.
     ///
     /// # Errors
     /// The connection does not come about, or there is no answer within `answer_max`, or none of
@@ -39,18 +91,16 @@ impl Connection {
         tls: Option<&Arc<ClientConfig>>,
         request: &ConnectRequest,
         answer_max: Duration,
-    ) -> io::Result<Option<(Self, ConnectResponse)>> {
-        let stream = super::open(server, CONNECT_MAX)?;
-        stream.set_read_timeout(Some(answer_max))?;
-        stream.set_write_timeout(Some(answer_max))?;
-        stream.set_nodelay(true)?;
-        let line = Line::new(stream, &server.host, tls)?;
-        let mut connection = Self { line, buffer: BytesMut::new() };
+    ) -> io::Result<Option<(Self, Line, ConnectResponse)>> {
+        let line = Line::open(server, tls, answer_max)?;
+        let writer = line.another()?;
+        let server = server.clone();
+        let mut connection = Self { line, buffer: BytesMut::new(), server, answer_max };
         let mut out = Vec::new();
         frame::append(&mut out, |out| request.encode(out));
         match connection.send(&out).and_then(|()| connection.frame()) {
             Ok(answer) => match ConnectResponse::decode(answer) {
-                Ok(answer) => Ok(Some((connection, answer))),
+                Ok(answer) => Ok(Some((connection, writer, answer))),
                 Err(_) => Err(io::Error::other(NOT_ZOOKEEPER)),
             },
             Err(error) if is_close(&error) => Ok(None),
@@ -58,9 +108,51 @@ impl Connection {
         }
     }
 
-    /// Another end, for a thread that writes while another reads. Their time limits are one.
-    pub(super) fn line(&self) -> io::Result<Line> {
-        self.line.another()
+    /// Proves to be this user.
+    ///
+    /// # Errors
+    /// One side has not proved it to the other.
+    pub(super) fn log_in(&mut self, login: &ClientLogin) -> Result<(), ClientError> {
+        let mut nonce = [0; CNONCE_BYTES];
+        let random = getrandom::fill(&mut nonce);
+        random.map_err(|error| self.lost(&io::Error::other(error.to_string())))?;
+        let mut dialogue = Dialogue::new(login, nonce);
+        let mut said = Vec::new();
+        // Two questions, and no more with a server that is what it should be.
+        for xid in 1.. {
+            let answer = self.token(xid, said).map_err(|error| self.lost(&error))?;
+            let server = || self.server.clone();
+            let token = answer.map_err(|code| ClientError::Refused { server: server(), code })?;
+            let next = dialogue.step(token.as_deref());
+            match next.map_err(|reason| ClientError::Unproven { server: server(), reason })? {
+                Next::Done => break,
+                Next::Send(answer) => said = answer,
+            }
+        }
+        Ok(())
+    }
+
+    /// The server's answer to a token, or the number of a refusal.
+    fn token(&mut self, xid: i32, token: Vec<u8>) -> io::Result<Result<Option<Bytes>, i32>> {
+        let request = Request::Sasl { token: Some(token.into()) };
+        self.send(&request_frame(xid, &request))?;
+        let mut reader = Reader::new(self.frame()?);
+        let header = ReplyHeader::decode(&mut reader).map_err(io::Error::other)?;
+        if header.xid != xid {
+            return Err(io::Error::other(NOT_ASKED));
+        }
+        if header.err != 0 {
+            return Ok(Err(header.err));
+        }
+        match Response::decode(OpCode::Sasl, &mut reader).map_err(io::Error::other)? {
+            Response::Token(token) => Ok(Ok(token)),
+            _ => Err(io::Error::other("an odd answer")),
+        }
+    }
+
+    /// What became of a request during which this happened.
+    pub(super) fn lost(&self, error: &io::Error) -> ClientError {
+        ClientError::Lost { server: self.server.clone(), reason: reason(error, self.answer_max) }
     }
 
     /// How long [`Connection::frame`] waits.

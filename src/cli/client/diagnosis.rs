@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 
-use super::connection::is_close;
-use super::line::Line;
-use super::{CONNECT_MAX, open};
+use super::connection::{NOT_ZOOKEEPER, is_close};
+use super::line::{Line, NO_ADDRESS};
 use crate::config::HostPort;
 
 /// How long a server may take to say what it is.
@@ -27,8 +26,8 @@ pub(in crate::cli) enum Port {
     Http,
 }
 
-/// What this error of a connection means. `by_tls`: TLS was spoken.
-pub(super) fn of_error(error: &io::Error, port: Port, by_tls: bool) -> String {
+/// What this error of a connection means, and what to do about it. `by_tls`: TLS was spoken.
+pub(in crate::cli) fn of_error(error: &io::Error, port: Port, by_tls: bool) -> String {
     use io::ErrorKind::{
         ConnectionRefused, HostUnreachable, InvalidData, NetworkUnreachable, TimedOut, WouldBlock,
     };
@@ -54,12 +53,12 @@ pub(super) fn of_error(error: &io::Error, port: Port, by_tls: bool) -> String {
         _ if text.contains("failed to lookup address") => {
             "the name does not resolve: check its spelling and the resolver, or give an address"
         }
-        _ if text == super::NO_ADDRESS => "check the name, or give an address",
+        _ if text == NO_ADDRESS => "check the name, or give an address",
         InvalidData if by_tls && text.contains("InvalidContentType") => NO_TLS,
         InvalidData if by_tls => {
             "TLS does not come about: check the trust store of --client-configuration, and the server's certificate"
         }
-        _ if text.contains(super::connection::NOT_ZOOKEEPER) => {
+        _ if text.contains(NOT_ZOOKEEPER) => {
             "name its clientPort; an HTTP port or another service is no server of locks"
         }
         _ => "check the address, and the server's log",
@@ -68,7 +67,7 @@ pub(super) fn of_error(error: &io::Error, port: Port, by_tls: bool) -> String {
 }
 
 /// Why a server gives no session, found out by asking it what it is.
-pub(super) fn of_server(server: &HostPort, tls: Option<&Arc<ClientConfig>>) -> String {
+pub(in crate::cli) fn of_server(server: &HostPort, tls: Option<&Arc<ClientConfig>>) -> String {
     match word(server, tls, b"srvr") {
         Ok(said) => of_answer(&said, tls.is_some()),
         Err(error) if is_close(&error) && tls.is_some() => match word(server, None, b"srvr") {
@@ -108,10 +107,7 @@ fn of_answer(said: &[u8], by_tls: bool) -> String {
 
 /// The beginning of what it answers to this word. That the connection ends instead is an error.
 fn word(server: &HostPort, tls: Option<&Arc<ClientConfig>>, said: &[u8]) -> io::Result<Vec<u8>> {
-    let stream = open(server, CONNECT_MAX)?;
-    stream.set_read_timeout(Some(ANSWER_MAX))?;
-    stream.set_write_timeout(Some(ANSWER_MAX))?;
-    let mut line = Line::new(stream, &server.host, tls)?;
+    let mut line = Line::open(server, tls, ANSWER_MAX)?;
     line.send(said)?;
     let mut answer = vec![0; ANSWER_BYTES_MAX];
     let length = match line.read(&mut answer)? {

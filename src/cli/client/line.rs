@@ -1,19 +1,50 @@
 //! The bytes of a connection, with or without TLS, between one thread that reads and one that writes.
 //!
-//! *Owns* the socket and the session of TLS. *Invariants*: the session is never held while a read waits, so what one
-//! thread has to send does not wait for what the other one is to receive; nothing waits longer than the socket's
-//! limits.
+//! *Owns* how a socket to a server comes about, the socket, and the session of TLS. *Invariants*: the session is never
+//! held while a read waits, so what one thread has to send does not wait for what the other one is to receive; nothing
+//! waits longer than the socket's limits.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustls::ClientConfig;
 
+use crate::config::HostPort;
 use crate::tls::Session;
 
+/// How long a connection may take to come about.
+pub(in crate::cli) const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// What is said of a name that resolves to nothing.
+pub(super) const NO_ADDRESS: &str = "the name has no address";
 /// Bytes of records that are taken from the socket at once.
 const RECORDS_BYTES: usize = 4096;
+
+/// The first address of a server.
+///
+/// # Errors
+/// The resolver's.
+#[cfg(feature = "bench")]
+pub(in crate::cli) fn resolve(server: &HostPort) -> io::Result<std::net::SocketAddr> {
+    let mut addresses = (server.host.as_str(), server.port).to_socket_addrs()?;
+    addresses.next().ok_or_else(|| io::Error::other(NO_ADDRESS))
+}
+
+/// A connection to the first address of a server that takes one.
+///
+/// # Errors
+/// The last address's, or the resolver's.
+pub(in crate::cli) fn open(server: &HostPort, wait_max: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::other(NO_ADDRESS);
+    for address in (server.host.as_str(), server.port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, wait_max) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
 
 /// One end of it: two are of one connection.
 #[derive(Debug)]
@@ -23,16 +54,20 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Over a socket that is connected to this host.
+    /// To a server; nothing waits for longer than `wait_max` there.
     ///
     /// # Errors
-    /// The host is no name that a certificate could have.
-    pub(super) fn new(
-        stream: TcpStream,
-        host: &str,
+    /// The connection does not come about, or the host is no name that a certificate could have.
+    pub(super) fn open(
+        server: &HostPort,
         config: Option<&Arc<ClientConfig>>,
+        wait_max: Duration,
     ) -> io::Result<Self> {
-        let session = config.map(|config| Session::with(config, host)).transpose()?;
+        let stream = open(server, CONNECT_MAX)?;
+        stream.set_read_timeout(Some(wait_max))?;
+        stream.set_write_timeout(Some(wait_max))?;
+        stream.set_nodelay(true)?;
+        let session = config.map(|config| Session::with(config, &server.host)).transpose()?;
         Ok(Self { stream, session: session.map(|session| Arc::new(Mutex::new(session))) })
     }
 

@@ -6,8 +6,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::Plan;
-use super::files::NewFile;
+use super::files::{NewFile, Plan};
 use super::variables::Variables;
 
 /// Variables that only this image has: one of them says that it is meant.
@@ -98,7 +97,7 @@ pub(super) fn plan(variables: &Variables) -> Result<Plan, String> {
     files.insert(0, NewFile::private(config_dir.join("zoo.cfg"), text));
     let mut directories = vec![data, config_dir.clone()];
     directories.extend(variables.get("ZOO_DATA_LOG_DIR").map(PathBuf::from));
-    Ok(Plan { directories, files, config_dir, notes: Vec::new() })
+    Ok(Plan { directories, files, config_dir })
 }
 
 /// `host:peerPort:electionPort::ID` each, or without the last in the order of their ids.

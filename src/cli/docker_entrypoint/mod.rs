@@ -18,13 +18,13 @@ mod zk_server;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use clap::{Args, ValueEnum};
 
-use super::output::say;
-use files::NewFile;
+use super::exit::EXIT_REFUSED;
+use super::output::failed;
 use variables::Variables;
 pub(crate) use zk_server::ZkServerFlags;
 pub(super) use zk_server::run as run_zk_server;
@@ -72,19 +72,6 @@ impl Style {
     }
 }
 
-/// What is to be there before the server starts.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Plan {
-    /// Made if they are missing. Those of a container that begins as root become the user's.
-    directories: Vec<PathBuf>,
-    /// Written if they are missing.
-    files: Vec<NewFile>,
-    /// Where zoo.cfg is.
-    config_dir: PathBuf,
-    /// For people: what is set and has no effect.
-    notes: Vec<String>,
-}
-
 /// The command line with the name by which the binary was called made the command that it stands for.
 pub(super) fn by_name(line: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut line: Vec<OsString> = line.collect();
@@ -106,10 +93,7 @@ pub(super) fn run(flags: &DockerEntrypointFlags) -> ExitCode {
     };
     match start(flags, style, &variables) {
         Ok(never) => match never {},
-        Err(reason) => {
-            say(&format!("lockkeeper: {reason}"));
-            ExitCode::FAILURE
-        }
+        Err(reason) => failed(EXIT_REFUSED, &reason),
     }
 }
 
@@ -123,9 +107,6 @@ fn start(
         Style::Bitnami => bitnami::plan(variables)?,
         Style::Official | Style::Auto => official::plan(variables)?,
     };
-    for note in &plan.notes {
-        say(&format!("lockkeeper: {note}"));
-    }
     if is_server && rustix::process::getuid().is_root() {
         let (name, user) = style.name_and_user();
         files::give_to(&plan.directories, user)?;

@@ -5,8 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Plan;
-use super::files::NewFile;
+use super::files::{NewFile, Plan};
 use super::variables::Variables;
 
 /// The server line of a container that is told of no others.
@@ -42,7 +41,6 @@ pub(super) fn plan(variables: &Variables) -> Result<Plan, String> {
         directories: vec![data, log, directory("ZOO_LOG_DIR", "/logs")],
         files: vec![config, myid],
         config_dir,
-        notes: Vec::new(),
     })
 }
 

@@ -7,7 +7,6 @@
 //! Reproduces `bin/zkServer.sh` and `bin/zkEnv.sh` of ZooKeeper 3.9.
 
 use std::env;
-use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,7 +17,7 @@ use super::jvm::Flags;
 use super::own_command;
 use super::variables::Variables;
 use crate::cli::config_file;
-use crate::cli::output::say;
+use crate::cli::output::{print, say};
 use crate::cli::srvr::srvr;
 use crate::config::{HostPort, properties_of};
 
@@ -45,7 +44,7 @@ pub(crate) struct ZkServerFlags {
 pub(in crate::cli) fn run(flags: &ZkServerFlags) -> ExitCode {
     let variables = Variables::of_process();
     let config = flags.config_path(&variables);
-    match flags.command.as_deref() {
+    let words = match flags.command.as_deref() {
         Some("start-foreground") => {
             let (arguments, note) = server_arguments(&config, &variables);
             if let Some(note) = note {
@@ -57,34 +56,31 @@ pub(in crate::cli) fn run(flags: &ZkServerFlags) -> ExitCode {
                 }
                 command.args(arguments).exec().to_string()
             });
-            say(&format!("lockkeeper: {}", error.unwrap_or_else(|reason| reason)));
-            ExitCode::FAILURE
+            Err(format!("lockkeeper: {}", error.unwrap_or_else(|reason| reason)))
         }
         Some("print-cmd") => {
             let (arguments, _) = server_arguments(&config, &variables);
-            print(&format!("lockkeeper {}\n", arguments.join(" ")))
+            Ok(format!("lockkeeper {}\n", arguments.join(" ")))
         }
-        Some("version") => print(&format!("Lockkeeper, version {}\n", env!("LOCKKEEPER_VERSION"))),
+        Some("version") => Ok(format!("Lockkeeper, version {}\n", env!("LOCKKEEPER_VERSION"))),
         Some("status") => status(&config),
-        Some("start" | "stop" | "restart" | "upgrade") => {
-            say(
-                "lockkeeper: a server is not run in the background by this command: start-foreground runs one, and \
-                 SIGTERM stops it",
-            );
-            ExitCode::FAILURE
-        }
-        Some(_) | None => {
-            say(
-                "Usage: zkServer.sh [--config <conf-dir>] {start-foreground|status|version|print-cmd} [zoo.cfg]",
-            );
-            ExitCode::FAILURE
+        Some("start" | "stop" | "restart" | "upgrade") => Err(
+            "lockkeeper: a server is not run in the background by this command: start-foreground runs one, and \
+             SIGTERM stops it"
+                .to_owned(),
+        ),
+        Some(_) | None => Err(
+            "Usage: zkServer.sh [--config <conf-dir>] {start-foreground|status|version|print-cmd} [zoo.cfg]"
+                .to_owned(),
+        ),
+    };
+    match words {
+        Ok(text) => print(&text),
+        Err(reason) => {
+            say(&reason);
+            return ExitCode::FAILURE;
         }
     }
-}
-
-fn print(text: &str) -> ExitCode {
-    // A reader that has closed standard output does not want to see it.
-    let _ = io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
 }
 
@@ -149,38 +145,23 @@ fn log_level(variables: &Variables) -> Option<&'static str> {
 }
 
 /// As zkServer.sh says it: probes look for the line with the mode.
-fn status(config: &Path) -> ExitCode {
+fn status(config: &Path) -> Result<String, String> {
     // zkServer.sh says where it looks on the other stream.
     say(&format!("Using config: {}", config.display()));
-    let address = match client_address(config) {
-        Ok(address) => address,
-        Err(reason) => {
-            say(&format!("lockkeeper: {reason}"));
-            return ExitCode::FAILURE;
-        }
-    };
+    let address = client_address(config).map_err(|reason| format!("lockkeeper: {reason}"))?;
     say(&format!("Client port found: {}. Client address: {}.", address.port, address.host));
-    let answer = srvr(&address)
-        .map(|answer| answer.lines().find(|line| line.starts_with("Mode: ")).map(str::to_owned));
-    match answer {
-        Ok(Some(mode)) => print(&format!("{mode}\n")),
-        Ok(None) => {
-            say("The server runs and does not serve: it has no leader.");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            say(&format!("Error contacting service. It is probably not running: {error}"));
-            ExitCode::FAILURE
-        }
-    }
+    let answer = srvr(&address).map_err(|error| {
+        format!("Error contacting service. It is probably not running: {error}")
+    })?;
+    let mode = answer.lines().find(|line| line.starts_with("Mode: "));
+    let mode = mode.ok_or("The server runs and does not serve: it has no leader.")?;
+    Ok(format!("{mode}\n"))
 }
 
 /// Where the server that this configuration is for is asked.
 fn client_address(config: &Path) -> Result<HostPort, String> {
     let resolved = config_file::draft(config, None, None).resolve();
-    let resolved = resolved
-        .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
-    let mut address = resolved.client_addr;
+    let mut address = resolved.map_err(|errors| config_file::lines(&errors))?.client_addr;
     if address.ip().is_some_and(|ip| ip.is_unspecified()) {
         address.host = "localhost".to_string();
     }

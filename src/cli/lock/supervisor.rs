@@ -6,7 +6,7 @@
 //! behind, or a session that is being closed.
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream as Socket;
 use std::os::unix::process::CommandExt as _;
@@ -21,17 +21,18 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{interval, sleep, timeout};
 use zookeeper_client::{Client, SessionState};
 
+use super::flags::{
+    EXIT_CANNOT_EXECUTE, EXIT_LOST, EXIT_NOT_FOUND, EXIT_OS, LockFlags, OnLost, complain,
+};
 use super::input::standard_input;
 use super::interrupts::Interrupts;
 use super::kind::Lock;
 use super::relay;
 use super::waiting::{connect, tell_holders};
+use super::watchdog;
 use super::wire::{self, News, Order};
-use super::words::OnLost;
-use super::{
-    EXIT_CANNOT_EXECUTE, EXIT_LOST, EXIT_NOT_FOUND, EXIT_OS, LockFlags, WATCHDOG_COMMAND, complain,
-};
 use crate::cli::flags::{Access, Output};
+use crate::cli::output::print;
 use crate::recipes::{BootTime, Guard, Hold, LockError, LostReason, Wait};
 
 /// Runs the command. The exit code.
@@ -273,7 +274,7 @@ impl Leash {
         let (ours, theirs) = Socket::pair()?;
         wire::send_file(&ours, standard_input()?.as_fd())?;
         let watchdog = Command::new(this_binary()?)
-            .arg(WATCHDOG_COMMAND)
+            .arg(watchdog::COMMAND)
             .arg(format!("--on-lost={on_lost}"))
             .arg(format!("--grace={}ms", grace.as_millis()))
             .arg(format!("--deadline={}", wire::nanos(deadline)))
@@ -392,17 +393,14 @@ fn exit_code_of(signal: i32) -> u8 {
 fn news(output: Output, what: &str, guard: &Guard) -> String {
     let (node, token) = (guard.node(), guard.token());
     match output {
-        Output::Text => format!("{what} {node} {token}"),
+        Output::Text => format!("{what} {node} {token}\n"),
         Output::Json => {
             let session = format!("{:#x}", guard.session());
-            json!({ "event": what.to_ascii_lowercase(), "node": node, "token": token, "session": session }).to_string()
+            let event = what.to_ascii_lowercase();
+            let json = json!({ "event": event, "node": node, "token": token, "session": session });
+            format!("{json}\n")
         }
     }
-}
-
-fn print(line: &str) {
-    // A reader that has closed standard output does not want to see it.
-    let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// How long the end of the session, or of the watchdog, is waited for.

@@ -5,17 +5,18 @@
 //! client has written commands no terminal. *Never* decides who holds the lock.
 
 use std::convert::Infallible;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout, timeout_at};
 use zookeeper_client as zk;
 use zookeeper_client::{Client, SaslOptions};
 
+use super::flags::{LockFlags, complain};
 use super::kind::Lock;
-use super::{LockFlags, complain};
 use crate::admin::date::java_date;
 use crate::cli::client;
+use crate::cli::duration::now_ms;
 use crate::cli::flags::Access;
 use crate::config::HostPort;
 use crate::locks::contender::{Contender, compare, marked};
@@ -31,8 +32,6 @@ const SECOND_REPORT: Duration = Duration::from_secs(10);
 const LATER_REPORTS: Duration = Duration::from_secs(60);
 /// Looks at the queue: a new holder is told then.
 const LOOK: Duration = Duration::from_secs(2);
-/// Pause before servers are tried again of which none gives a session.
-const ROUND_PAUSE: Duration = Duration::from_millis(200);
 /// How long the reasons of servers that are silent are waited for, when the time is over.
 const REASONS_MAX: Duration = Duration::from_secs(3);
 /// Characters of what a holder says of itself.
@@ -99,7 +98,7 @@ async fn attempts(flags: &LockFlags, access: &Access, servers: &str) -> Result<C
             }
             Err(error) => tracing::info!(%error, "no session yet"),
         }
-        sleep(ROUND_PAUSE).await;
+        sleep(client::ROUND_PAUSE).await;
     }
 }
 
@@ -207,11 +206,6 @@ fn rival(lock: &Lock, name: &str) -> Option<i32> {
         }
         Lock::Exclusive(_) | Lock::Write(_) => Contender::parse(name).map(|one| one.sequence),
     }
-}
-
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// The clocks of two machines may differ: what seems to be in the future is not counted.

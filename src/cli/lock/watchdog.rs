@@ -20,13 +20,15 @@ use clap::Parser;
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+use super::flags::OnLost;
 use super::interrupts::Interrupts;
 use super::wire::{News, Order, moment, receive_file};
-use super::words::OnLost;
 use crate::cli::duration::duration;
 use crate::cli::output::say;
 use crate::recipes::BootTime;
 
+/// The hidden command that is the watchdog.
+pub(in crate::cli) const COMMAND: &str = "lock-watchdog";
 /// How often the clock is looked at: it goes on during sleep, and a wait does not.
 const LOOK: Duration = Duration::from_millis(50);
 

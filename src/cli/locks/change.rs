@@ -6,27 +6,25 @@
 //! that was shown, and only after somebody has said yes. *Never* touches what is no contender.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
-use std::process::ExitCode;
 
 use bytes::Bytes;
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::failed;
-use crate::cli::client::{Client, ClientError};
-use crate::cli::exit::{
-    EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE,
-};
-use crate::cli::flags::{Output, OutputFlag, ServersFlags};
+use crate::cli::client::{Client, ClientError, WANTS_LOGIN};
+use crate::cli::exit::{EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE};
+use crate::cli::flags::{OutputFlag, ServersFlags};
+use crate::cli::output::{Failure, Said};
 use crate::locks::contender::release_word;
 use crate::locks::species::Species;
 use crate::proto::{ErrorCode, Request, Response, Stat, Text};
+use crate::tree::path;
 
 /// `lockkeeper locks break`
 #[derive(Debug, Args)]
 pub(super) struct BreakFlags {
     /// The path of the contender's znode, as `lockkeeper locks -o json` shows it
-    #[arg(value_name = "NODE", value_parser = super::path)]
+    #[arg(value_name = "NODE", value_parser = node_path)]
     node: String,
     /// Do not ask
     #[arg(long)]
@@ -34,155 +32,124 @@ pub(super) struct BreakFlags {
     #[command(flatten)]
     servers: ServersFlags,
     #[command(flatten)]
-    output: OutputFlag,
+    pub(super) output: OutputFlag,
 }
 
 /// `lockkeeper locks revoke`
 #[derive(Debug, Args)]
 pub(super) struct RevokeFlags {
     /// The path of the contender's znode, as `lockkeeper locks -o json` shows it
-    #[arg(value_name = "NODE", value_parser = super::path)]
+    #[arg(value_name = "NODE", value_parser = node_path)]
     node: String,
     #[command(flatten)]
     servers: ServersFlags,
     #[command(flatten)]
-    output: OutputFlag,
+    pub(super) output: OutputFlag,
 }
 
-/// The exit code, and what to tell.
-struct Failure(i32, String);
-
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Self {
-        match &error {
-            ClientError::Unreachable(_) => {
-                Self(EXIT_UNAVAILABLE, format!("{error}; --server host:port,... names others"))
-            }
-            ClientError::Unproven { .. } => Self(EXIT_NO_PERMISSION, error.to_string()),
-            ClientError::Lost { .. } => Self(
-                EXIT_NOT_NOW,
-                format!("{error}; look with `lockkeeper locks` what became of it"),
-            ),
-            ClientError::Refused { code, .. } => {
-                let (exit, why) = match ErrorCode::from_wire(*code) {
-                    Some(ErrorCode::NoAuth | ErrorCode::AuthFailed) => {
-                        (EXIT_NO_PERMISSION, "; --auth says who asks")
-                    }
-                    Some(ErrorCode::SessionClosedRequireSaslAuth) => (
-                        EXIT_NO_PERMISSION,
-                        ": it serves only clients that authenticate; --auth says who asks, or, by SASL, a file for \
-                         --client-configuration",
-                    ),
-                    Some(ErrorCode::NoNode) => (EXIT_REFUSED, ": it is not there"),
-                    Some(ErrorCode::BadVersion) => {
-                        (EXIT_NOT_NOW, ": its data were changed meanwhile; nothing was done")
-                    }
-                    Some(_) | None => (EXIT_REFUSED, ""),
-                };
-                Self(exit, format!("{error}{why}"))
-            }
-        }
+/// A path of a znode, as far as it has the form of one.
+///
+/// # Errors
+/// It has not.
+pub(super) fn node_path(text: &str) -> Result<String, String> {
+    if text.starts_with('/') {
+        return Ok(text.to_owned());
     }
+    Err("a path begins with a slash".to_owned())
 }
 
-/// Runs `lockkeeper locks break`.
-pub(super) fn run_break(flags: &BreakFlags) -> ExitCode {
-    end(break_lock(flags), flags.output)
-}
-
-/// Runs `lockkeeper locks revoke`.
-pub(super) fn run_revoke(flags: &RevokeFlags) -> ExitCode {
-    end(revoke(flags), flags.output)
+/// What a request came to.
+fn failed(error: ClientError) -> Failure {
+    let (exit, why) = match &error {
+        ClientError::Unreachable(_) => (EXIT_UNAVAILABLE, "; --server host:port,... names others"),
+        ClientError::Unproven { .. } => (EXIT_NO_PERMISSION, ""),
+        ClientError::Lost { .. } => {
+            (EXIT_NOT_NOW, "; look with `lockkeeper locks` what became of it")
+        }
+        ClientError::Refused { code, .. } => match ErrorCode::from_wire(*code) {
+            Some(ErrorCode::NoAuth | ErrorCode::AuthFailed) => {
+                (EXIT_NO_PERMISSION, "; --auth says who asks")
+            }
+            Some(ErrorCode::SessionClosedRequireSaslAuth) => (EXIT_NO_PERMISSION, WANTS_LOGIN),
+            Some(ErrorCode::NoNode) => (EXIT_REFUSED, ": it is not there"),
+            Some(ErrorCode::BadVersion) => {
+                (EXIT_NOT_NOW, ": its data were changed meanwhile; nothing was done")
+            }
+            Some(_) | None => (EXIT_REFUSED, ""),
+        },
+    };
+    Failure::new(exit, format!("{error}{why}"))
 }
 
 /// What was done: for people, and for programs.
-struct Done {
-    text: String,
-    json: Value,
+fn said(what: &str, node: &str, stat: &Stat, text: String) -> Said {
+    let session = format!("{:#x}", stat.ephemeral_owner);
+    let json = json!({ "done": what, "node": node, "session": session, "token": stat.czxid });
+    Said { text, json }
 }
 
-impl Done {
-    fn new(what: &str, node: &str, stat: &Stat, text: String) -> Self {
-        let session = format!("{:#x}", stat.ephemeral_owner);
-        Self {
-            text,
-            json: json!({ "done": what, "node": node, "session": session, "token": stat.czxid }),
-        }
-    }
-}
-
-fn end(done: Result<Done, Failure>, output: OutputFlag) -> ExitCode {
-    match done {
-        Ok(Done { text, json }) => {
-            let said = match output.output {
-                Output::Text => text,
-                Output::Json => format!("{json}\n"),
-            };
-            // A reader that has closed standard output does not want to see it.
-            let _ = io::stdout().write_all(said.as_bytes());
-            ExitCode::SUCCESS
-        }
-        Err(Failure(code, text)) => failed(code, &text),
-    }
-}
-
-fn break_lock(flags: &BreakFlags) -> Result<Done, Failure> {
-    let access = flags.servers.access().map_err(|reason| Failure(EXIT_USAGE, reason))?;
+/// Runs `lockkeeper locks break`.
+pub(super) fn break_lock(flags: &BreakFlags) -> Result<Said, Failure> {
+    let access = flags.servers.access().map_err(Failure::usage)?;
     let node = &format!("{}{}", access.root, flags.node);
-    let mut client = Client::connect(&access)?;
-    let stat = contender(&mut client, node)?;
+    let mut client = Client::connect(&access).map_err(failed)?;
+    let stat = contender(&client, node)?;
     let who = format!("{node}\n  session {:#x}, token {}\n", stat.ephemeral_owner, stat.czxid);
     if !flags.yes {
         client.close();
         confirm(&who)?;
         // The user may have taken longer to answer than a session lasts.
-        client = Client::connect(&access)?;
-        if contender(&mut client, node)?.czxid != stat.czxid {
+        client = Client::connect(&access).map_err(failed)?;
+        if contender(&client, node)?.czxid != stat.czxid {
             let text = format!("{node} is another contender by now; nothing was done");
-            return Err(Failure(EXIT_NOT_NOW, text));
+            return Err(Failure::new(EXIT_NOT_NOW, text));
         }
     }
-    client.call(&Request::Delete { path: Text::copy_from(node), version: stat.version })?;
+    let delete = Request::Delete { path: Text::copy_from(node), version: stat.version };
+    client.call(&delete).map_err(failed)?;
     client.close();
     let text = format!(
         "broken: {who}Its client is not stopped by that: it may go on until it looks, or until a \
          resource refuses its token.\n"
     );
-    Ok(Done::new("broken", node, &stat, text))
+    Ok(said("broken", node, &stat, text))
 }
 
-fn revoke(flags: &RevokeFlags) -> Result<Done, Failure> {
-    let access = flags.servers.access().map_err(|reason| Failure(EXIT_USAGE, reason))?;
+/// Runs `lockkeeper locks revoke`.
+pub(super) fn revoke(flags: &RevokeFlags) -> Result<Said, Failure> {
+    let access = flags.servers.access().map_err(Failure::usage)?;
     let node = &format!("{}{}", access.root, flags.node);
-    let mut client = Client::connect(&access)?;
-    let stat = contender(&mut client, node)?;
+    let client = Client::connect(&access).map_err(failed)?;
+    let stat = contender(&client, node)?;
     if stat.ephemeral_owner == 0 {
         let text = format!("{node} is not ephemeral: no client listens there");
-        return Err(Failure(EXIT_REFUSED, text));
+        return Err(Failure::refused(text));
     }
-    let word = release_word(name(node));
+    let word = release_word(path::name(node));
     let data = Some(Bytes::from_static(word.as_bytes()));
-    client.call(&Request::SetData { path: Text::copy_from(node), data, version: stat.version })?;
+    let set = Request::SetData { path: Text::copy_from(node), data, version: stat.version };
+    client.call(&set).map_err(failed)?;
     client.close();
     let text = format!(
         "asked to release: {node}\n  session {:#x}, token {}\nIt is up to its client, if that \
          listens for \"{word}\" at all: kazoo and go-zookeeper do not.\n",
         stat.ephemeral_owner, stat.czxid
     );
-    Ok(Done::new("asked", node, &stat, text))
+    Ok(said("asked", node, &stat, text))
 }
 
 /// The stat of a contender.
-fn contender(client: &mut Client, node: &str) -> Result<Stat, Failure> {
-    let stat = match client.call(&Request::Exists { path: Text::copy_from(node), watch: false })? {
+fn contender(client: &Client, node: &str) -> Result<Stat, Failure> {
+    let answer = client.call(&Request::Exists { path: Text::copy_from(node), watch: false });
+    let stat = match answer.map_err(failed)? {
         Response::Stat(stat) => stat,
-        other => return Err(Failure(EXIT_REFUSED, format!("an odd answer: {other:?}"))),
+        other => return Err(Failure::odd(other)),
     };
-    if Species::of(name(node)).is_none() || stat.num_children > 0 {
+    if Species::of(path::name(node)).is_none() || stat.num_children > 0 {
         let text = format!(
             "{node} is no contender of a lock that is known: `lockkeeper locks` lists them"
         );
-        return Err(Failure(EXIT_REFUSED, text));
+        return Err(Failure::refused(text));
     }
     Ok(stat)
 }
@@ -194,20 +161,16 @@ fn contender(client: &mut Client, node: &str) -> Result<Stat, Failure> {
 fn confirm(who: &str) -> Result<(), Failure> {
     if !io::stdin().is_terminal() {
         let text = "there is no terminal to ask at: --yes breaks it without that".to_owned();
-        return Err(Failure(EXIT_USAGE, text));
+        return Err(Failure::usage(text));
     }
     let mut answer = String::new();
     let mut out = io::stdout();
     let asked = write!(out, "{who}Take the lock away from it? [y/N] ").and_then(|()| out.flush());
     asked
         .and_then(|()| io::stdin().lock().read_line(&mut answer))
-        .map_err(|error| Failure(EXIT_REFUSED, format!("cannot ask: {error}")))?;
+        .map_err(|error| Failure::refused(format!("cannot ask: {error}")))?;
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Failure(EXIT_REFUSED, "nothing was done".to_owned())),
+        _ => Err(Failure::refused("nothing was done".to_owned())),
     }
-}
-
-fn name(node: &str) -> &str {
-    node.rsplit('/').next().unwrap_or(node)
 }

@@ -15,9 +15,9 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::admin::{self, AdminError};
-use super::exit::{EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
+use super::exit::{EXIT_REFUSED, EXIT_USAGE};
 use super::flags::{AdminFlags, Output, OutputFlag};
-use super::output::{exit_code, say};
+use super::output::{failed, say, shown};
 
 /// Time between two looks of `--watch`.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ pub(crate) struct LocksFlags {
     #[command(subcommand)]
     change: Option<Change>,
     /// Show the locks at this path and below it
-    #[arg(default_value = "/", value_name = "PREFIX", value_parser = path)]
+    #[arg(default_value = "/", value_name = "PREFIX", value_parser = change::node_path)]
     prefix: String,
     #[command(flatten)]
     view: ViewFlags,
@@ -62,21 +62,13 @@ struct ViewFlags {
     watch: bool,
 }
 
-fn path(text: &str) -> Result<String, String> {
-    if text.starts_with('/') {
-        return Ok(text.to_owned());
-    }
-    Err("a path begins with a slash".to_owned())
-}
-
 /// Runs `lockkeeper locks`.
 pub(super) fn run(flags: &LocksFlags) -> ExitCode {
     match &flags.change {
-        Some(Change::Revoke(flags)) => return change::run_revoke(flags),
-        Some(Change::Break(flags)) => return change::run_break(flags),
-        None => {}
+        Some(Change::Revoke(flags)) => shown(change::revoke(flags), flags.output.output, false),
+        Some(Change::Break(flags)) => shown(change::break_lock(flags), flags.output.output, false),
+        None => flags.view.run("/locks", Some(("prefix", &flags.prefix)), table::locks),
     }
-    flags.view.run("/locks", Some(("prefix", &flags.prefix)), table::locks)
 }
 
 /// Runs `lockkeeper sessions`.
@@ -113,8 +105,8 @@ impl ViewFlags {
                     say(&format!("lockkeeper: no server answers: {}", reasons.join("; ")));
                 }
                 Err(error @ AdminError::Unreachable(_)) => {
-                    let text = format!("{error}; --admin host:port,... names others");
-                    return failed(EXIT_UNAVAILABLE, &text);
+                    let failure = admin::failed(&error);
+                    return failed(failure.exit, &failure.text);
                 }
                 Err(error @ AdminError::Refused { .. }) => {
                     return failed(EXIT_REFUSED, &error.to_string());
@@ -140,11 +132,6 @@ impl ViewFlags {
         out.write_all(text.as_bytes())?;
         out.flush()
     }
-}
-
-fn failed(code: i32, text: &str) -> ExitCode {
-    say(&format!("lockkeeper: {text}"));
-    exit_code(code)
 }
 
 /// Empties a terminal, and begins at its top.

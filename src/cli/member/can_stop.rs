@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::cli::admin;
 use crate::cli::duration::duration;
-use crate::cli::exit::{EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
+use crate::cli::exit::{EXIT_NOT_NOW, EXIT_UNAVAILABLE};
 use crate::cli::flags::{AdminAccess, AdminFlags, OutputFlag};
 use crate::cli::output::{Failure, Said};
 
@@ -56,11 +56,11 @@ pub(super) fn run(flags: &CanStopFlags) -> Result<Said, Failure> {
 
 impl CanStopFlags {
     fn access(&self) -> Result<AdminAccess, Failure> {
-        let access = self.admin.access().map_err(|reason| Failure::new(EXIT_USAGE, reason))?;
+        let access = self.admin.access().map_err(Failure::usage)?;
         if self.id.is_none() && access.servers.len() > 1 {
             let which =
                 "--admin: which of these servers is to be stopped? Give its N, or one address";
-            return Err(Failure::new(EXIT_USAGE, which));
+            return Err(Failure::usage(which));
         }
         Ok(access)
     }
@@ -79,9 +79,8 @@ impl CanStopFlags {
     }
 
     fn ask(&self, access: &AdminAccess) -> Result<Said, Failure> {
-        let (status, text) = admin::fetch(access, &self.target()).map_err(|error| {
-            Failure::new(EXIT_UNAVAILABLE, format!("{error}; --admin host:port,... names others"))
-        })?;
+        let (status, text) =
+            admin::fetch(access, &self.target()).map_err(|error| admin::failed(&error))?;
         let (first, reasons) = text.split_once('\n').unwrap_or((&text, ""));
         let reasons = reasons.trim_end().replace('\n', "\n  ");
         match (status, first) {
@@ -90,18 +89,17 @@ impl CanStopFlags {
                 text: format!("{reasons}\n"),
             }),
             (503, "not now") => Err(Failure::new(EXIT_NOT_NOW, format!("not now:\n  {reasons}"))),
-            (503, "interrupts the service") => Err(Failure::new(EXIT_REFUSED, reasons)),
+            (503, "interrupts the service") => Err(Failure::refused(reasons)),
             (404, "no such server") => {
                 let id = self.id.map_or(String::new(), |id| format!("server {id} "));
-                Err(Failure::new(EXIT_REFUSED, format!("{id}is no member of this ensemble")))
+                Err(Failure::refused(format!("{id}is no member of this ensemble")))
             }
-            (404, _) => Err(Failure::new(
-                EXIT_REFUSED,
+            (404, _) => Err(Failure::refused(
                 "the server does not know /pre_stop: it is no lockkeeper server, or an older one",
             )),
             // One that is too busy for the question, or is ending.
             (503, _) => Err(Failure::new(EXIT_NOT_NOW, text.trim_end().to_string())),
-            (_, _) => Err(Failure::new(EXIT_REFUSED, text.trim_end().to_string())),
+            (_, _) => Err(Failure::refused(text.trim_end().to_string())),
         }
     }
 }

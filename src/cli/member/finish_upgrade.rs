@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::cli::admin;
-use crate::cli::exit::{EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE};
+use crate::cli::exit::EXIT_NOT_NOW;
 use crate::cli::flags::{AdminFlags, OutputFlag};
 use crate::cli::output::{Failure, Said};
 
@@ -23,10 +23,9 @@ pub(crate) struct FinishUpgradeFlags {
 
 /// Asks the leader, among the servers that are named.
 pub(super) fn run(flags: &FinishUpgradeFlags) -> Result<Said, Failure> {
-    let access = flags.admin.access().map_err(|reason| Failure::new(EXIT_USAGE, reason))?;
-    let (status, text) = admin::change(&access, "/upgrade").map_err(|error| {
-        Failure::new(EXIT_UNAVAILABLE, format!("{error}; --admin host:port,... names others"))
-    })?;
+    let access = flags.admin.access().map_err(Failure::usage)?;
+    let (status, text) =
+        admin::change(&access, "/upgrade").map_err(|error| admin::failed(&error))?;
     let reasons = text.trim_end().replace('\n', "\n  ");
     match (status, serde_json::from_str::<Value>(&text)) {
         (200, Ok(json)) => {
@@ -44,18 +43,14 @@ pub(super) fn run(flags: &FinishUpgradeFlags) -> Result<Said, Failure> {
             };
             Ok(Said { text, json })
         }
-        (404, _) => Err(Failure::new(
-            EXIT_REFUSED,
+        (404, _) => Err(Failure::refused(
             "the server does not know /upgrade: it is no lockkeeper server, or an older one",
         )),
-        (409, _) => {
-            Err(Failure::new(EXIT_REFUSED, format!("not all servers are ready:\n  {reasons}")))
+        (409, _) => Err(Failure::refused(format!("not all servers are ready:\n  {reasons}"))),
+        (421, _) => {
+            Err(Failure::refused(format!("{reasons}; --admin host:port,... names all servers")))
         }
-        (421, _) => Err(Failure::new(
-            EXIT_REFUSED,
-            format!("{reasons}; --admin host:port,... names all servers"),
-        )),
         (503, _) => Err(Failure::new(EXIT_NOT_NOW, reasons)),
-        (_, _) => Err(Failure::new(EXIT_REFUSED, reasons)),
+        (_, _) => Err(Failure::refused(reasons)),
     }
 }

@@ -19,13 +19,13 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::client::{Client, ClientError};
-use super::exit::{EXIT_NOT_NOW, EXIT_REFUSED, EXIT_USAGE};
+use super::exit::EXIT_NOT_NOW;
 use super::flags::{Access, OutputFlag, ServersFlags};
 use super::output::{Failure, Said, shown};
-use refusal::CONFIG;
-
 use crate::config::{Membership, Role, ServerSpec};
 use crate::proto::{ErrorCode, Request, Response, Text};
+use crate::tree::path::CONFIG;
+use refusal::failed;
 
 /// How long a change waits for an earlier one to be finished.
 const EARLIER_CHANGE_MAX: Duration = Duration::from_secs(10);
@@ -76,7 +76,7 @@ pub(crate) struct MemberFlags {
 
 impl MemberFlags {
     fn access(&self) -> Result<Access, Failure> {
-        self.servers.access().map_err(|reason| Failure::new(EXIT_USAGE, reason))
+        self.servers.access().map_err(Failure::usage)
     }
 }
 
@@ -181,13 +181,12 @@ impl Change {
 }
 
 fn parse_servers(lines: &[String]) -> Result<Vec<ServerSpec>, Failure> {
-    let fault = |line: &str, reason: &str| Failure::new(EXIT_USAGE, format!("`{line}`: {reason}"));
+    let fault = |line: &str, reason: &str| Failure::usage(format!("`{line}`: {reason}"));
     lines
         .iter()
         .map(|line| {
             // The same reader as for the text of the members, one line at a time.
-            let members =
-                Membership::parse(line).map_err(|reason| Failure::new(EXIT_USAGE, reason))?;
+            let members = Membership::parse(line).map_err(Failure::usage)?;
             match members.servers.as_slice() {
                 [spec] if spec.client.is_none() && spec.secure_client.is_none() => {
                     Err(fault(line, "it must say where its clients connect: append ;<clientPort>"))
@@ -200,33 +199,34 @@ fn parse_servers(lines: &[String]) -> Result<Vec<ServerSpec>, Failure> {
 }
 
 fn list(access: &Access) -> Result<Said, Failure> {
-    let mut client = Client::connect(access)?;
-    let members = read(&mut client)?;
+    let client = Client::connect(access).map_err(failed)?;
+    let members = read(&client)?;
     client.close();
     Ok(listed("", "", &members, access))
 }
 
 /// The members, as of now.
-fn read(client: &mut Client) -> Result<Membership, Failure> {
+fn read(client: &Client) -> Result<Membership, Failure> {
     let path = Text::from_static(CONFIG);
-    client.call(&Request::Sync { path: Some(path.clone()) })?;
-    let data = match client.call(&Request::GetData { path, watch: false })? {
+    client.call(&Request::Sync { path: Some(path.clone()) }).map_err(failed)?;
+    let answer = client.call(&Request::GetData { path, watch: false });
+    let data = match answer.map_err(failed)? {
         Response::Data(data, _) => data.unwrap_or_default(),
-        other => return Err(Failure::new(EXIT_REFUSED, format!("an odd answer: {other:?}"))),
+        other => return Err(Failure::odd(other)),
     };
     let members = Membership::parse(&String::from_utf8_lossy(&data))
-        .map_err(|reason| Failure::new(EXIT_REFUSED, format!("{CONFIG}: {reason}")))?;
+        .map_err(|reason| Failure::refused(format!("{CONFIG}: {reason}")))?;
     if members.servers.is_empty() {
         let text = "this server runs on its own: it has no members. An ensemble begins with the \
                     same server.N lines in the zoo.cfg of each of its servers";
-        return Err(Failure::new(EXIT_REFUSED, text));
+        return Err(Failure::refused(text));
     }
     Ok(members)
 }
 
 fn carry_out(access: &Access, change: &Change) -> Result<Said, Failure> {
-    let mut client = Client::connect(access)?;
-    let before = read(&mut client)?;
+    let client = Client::connect(access).map_err(failed)?;
+    let before = read(&client)?;
     // Who is no member any more may have a vote still: the servers answer when it has none.
     if change.is_done(&before) && matches!(change, Change::Add(_)) {
         client.close();
@@ -240,7 +240,7 @@ fn carry_out(access: &Access, change: &Change) -> Result<Said, Failure> {
 
 /// Asks for a change: the members that it led to, or why the answer was lost.
 fn ask(
-    mut client: Client,
+    client: Client,
     change: &Change,
     before: &Membership,
 ) -> Result<Result<Membership, String>, Failure> {
@@ -249,20 +249,20 @@ fn ask(
         let code = match client.call(&change.request()) {
             Ok(Response::Data(text, _)) => {
                 let text = text.unwrap_or_default();
-                let after = Membership::parse(&String::from_utf8_lossy(&text))
-                    .map_err(|reason| Failure::new(EXIT_REFUSED, reason))?;
+                let after =
+                    Membership::parse(&String::from_utf8_lossy(&text)).map_err(Failure::refused)?;
                 client.close();
                 return Ok(Ok(after));
             }
             Ok(other) => {
-                return Err(Failure::new(EXIT_REFUSED, format!("an odd answer: {other:?}")));
+                return Err(Failure::odd(other));
             }
             Err(ClientError::Refused { code, .. }) => code,
             Err(error) => return Ok(Err(error.to_string())),
         };
         if code != ErrorCode::ReconfigInProgress as i32 || begun.elapsed() > EARLIER_CHANGE_MAX {
             let asked = change.applied(before);
-            let failure = refusal::explain(code, &mut client, before, &asked);
+            let failure = refusal::explain(code, &client, before, &asked);
             client.close();
             return Err(failure);
         }
@@ -273,8 +273,8 @@ fn ask(
 /// The answer was lost: the members themselves say what became of it. Of a removal they do not say
 /// whether what was removed has a vote still: it is asked for once more, which changes nothing else.
 fn lost(access: &Access, change: &Change, why: &str) -> Result<Said, Failure> {
-    let mut client = Client::connect(access)?;
-    let members = read(&mut client)?;
+    let client = Client::connect(access).map_err(failed)?;
+    let members = read(&client)?;
     if !change.is_done(&members) {
         client.close();
         let text = format!("{why}; the members are as before so far: repeat the command");

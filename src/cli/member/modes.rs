@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::cli::srvr::{client_address, srvr};
+use crate::cli::srvr::{client_address, each, srvr};
 use crate::config::{HostPort, Membership, ServerSpec};
 
 /// The members, each with what it is right now.
@@ -18,7 +18,8 @@ pub(super) struct Shown(Vec<(ServerSpec, String)>);
 ///
 /// `told`: where the command was told that clients connect.
 pub(super) fn shown(members: &Membership, told: &[HostPort]) -> Shown {
-    let modes = modes(&members.servers, told);
+    let modes = each(members.servers.iter(), |spec| mode(spec, told));
+    let modes = modes.into_iter().map(|mode| mode.unwrap_or_else(|| "cannot be asked".to_string()));
     Shown(members.servers.iter().cloned().zip(modes).collect())
 }
 
@@ -44,18 +45,6 @@ impl Shown {
         };
         self.0.iter().map(object).collect()
     }
-}
-
-/// All are asked at the same time: those that are down take their time.
-fn modes(servers: &[ServerSpec], told: &[HostPort]) -> Vec<String> {
-    std::thread::scope(|scope| {
-        let ask = |spec| scope.spawn(move || mode(spec, told));
-        let asked: Vec<_> = servers.iter().map(ask).collect();
-        let answer = |thread: std::thread::ScopedJoinHandle<'_, String>| {
-            thread.join().unwrap_or_else(|_| "cannot be asked".to_string())
-        };
-        asked.into_iter().map(answer).collect()
-    })
 }
 
 fn mode(spec: &ServerSpec, told: &[HostPort]) -> String {

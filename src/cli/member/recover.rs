@@ -14,10 +14,9 @@ use clap::Args;
 use serde_json::json;
 
 use crate::cli::data_flags::DataFlags;
-use crate::cli::exit::{EXIT_REFUSED, EXIT_USAGE};
 use crate::cli::flags::OutputFlag;
-use crate::cli::known_terms;
 use crate::cli::output::{Failure, Said, say};
+use crate::cli::srvr;
 use crate::config::Config;
 use crate::server::StartError;
 use crate::server::offline::{
@@ -33,7 +32,7 @@ pub(crate) struct RecoverFlags {
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     dead: Vec<u8>,
     /// A zxid that the ensemble has had: those of the new one will be higher
-    #[arg(long, value_name = "ZXID", value_parser = known_terms::zxid)]
+    #[arg(long, value_name = "ZXID", value_parser = srvr::zxid)]
     above_zxid: Option<i64>,
     #[command(flatten)]
     pub(super) output: OutputFlag,
@@ -41,7 +40,7 @@ pub(crate) struct RecoverFlags {
 
 /// Asks, and goes on.
 pub(super) fn run(flags: &RecoverFlags) -> Result<Said, Failure> {
-    let config = flags.data.config().map_err(|reason| Failure::new(EXIT_USAGE, reason))?;
+    let config = flags.data.config().map_err(Failure::usage)?;
     if let Some(aside) = finish_recovery(&config).map_err(refused)? {
         let text = format!(
             "a recovery that was cut off is complete now\n{}start it: {}\n",
@@ -58,10 +57,8 @@ pub(super) fn run(flags: &RecoverFlags) -> Result<Said, Failure> {
         _ => flags.dead.iter().copied().collect(),
     };
     let (known, now_us) = recovery.known().map_err(refused)?;
-    known
-        .judge(&dead, now_us)
-        .map_err(|refusal| Failure::new(EXIT_REFUSED, why(&refusal, flags)))?;
-    let answered = known_terms::ask(&config);
+    known.judge(&dead, now_us).map_err(|refusal| Failure::refused(why(&refusal, flags)))?;
+    let answered = srvr::ask(&config);
     let terms = answered.iter().map(|server| server.zxid).chain(flags.above_zxid);
     let terms: Vec<u64> = terms.map(term_of_zxid).collect();
     let done = recovery.carry_out(&config, &dead, terms.into_iter()).map_err(refused)?;
@@ -107,7 +104,7 @@ fn kept(aside: &[PathBuf]) -> String {
 }
 
 fn refused(error: StartError) -> Failure {
-    Failure::new(EXIT_REFUSED, error.to_string())
+    Failure::refused(error.to_string())
 }
 
 /// Tells what is known, and has the operator write which servers are lost for ever.
@@ -147,8 +144,7 @@ fn ask(recovery: &Recovery) -> Result<BTreeSet<u8>, Failure> {
     // With standard error closed the question is not read, and there will be no answer.
     let _ = out.write_all(text.as_bytes());
     if !io::stdin().is_terminal() {
-        return Err(Failure::new(
-            EXIT_USAGE,
+        return Err(Failure::usage(
             "no terminal to ask at: --dead N,... names the servers that are lost for ever",
         ));
     }
@@ -163,8 +159,8 @@ fn ask(recovery: &Recovery) -> Result<BTreeSet<u8>, Failure> {
     let dead: Result<BTreeSet<u8>, _> = words.map(str::parse).collect();
     match (read, dead) {
         (Ok(_), Ok(dead)) if !dead.is_empty() => Ok(dead),
-        (Ok(_), Ok(_)) => Err(Failure::new(EXIT_REFUSED, "given up: nothing was changed")),
-        _ => Err(Failure::new(EXIT_USAGE, "expected numbers such as 2,3: nothing was changed")),
+        (Ok(_), Ok(_)) => Err(Failure::refused("given up: nothing was changed")),
+        _ => Err(Failure::usage("expected numbers such as 2,3: nothing was changed")),
     }
 }
 

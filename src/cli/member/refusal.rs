@@ -3,56 +3,40 @@
 //! *Owns* the words and exit codes for error codes. May ask the server once more, for what makes the
 //! words exact.
 
-use crate::cli::client::{Client, ClientError, code_name};
+use crate::cli::client::{Client, ClientError, WANTS_LOGIN, code_name};
 use crate::cli::exit::{EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE};
 use crate::cli::output::Failure;
 use crate::config::{Membership, Role, ServerSpec};
 use crate::proto::acl::perms;
 use crate::proto::{Acl, ErrorCode, Request, Response, Text};
+use crate::tree::path::CONFIG;
 
-/// Znode with the members, and whose permission to be written is needed to change them.
-pub(super) const CONFIG: &str = "/zookeeper/config";
-
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Self {
-        match error {
-            ClientError::Unreachable(_) => Failure::new(
-                EXIT_UNAVAILABLE,
-                format!("{error}; --server host:port,... names others"),
+/// What a request came to that is no change of members.
+pub(super) fn failed(error: ClientError) -> Failure {
+    let (exit, why) = match error {
+        ClientError::Unreachable(_) => (EXIT_UNAVAILABLE, "; --server host:port,... names others"),
+        ClientError::Unproven { .. } => (EXIT_NO_PERMISSION, ""),
+        ClientError::Lost { .. } => (EXIT_UNAVAILABLE, ""),
+        ClientError::Refused { code, .. } => match ErrorCode::from_wire(code) {
+            Some(ErrorCode::AuthFailed) => (
+                EXIT_NO_PERMISSION,
+                ": it does not know the scheme of --auth, or not these credentials",
             ),
-            ClientError::Unproven { .. } => Failure::new(EXIT_NO_PERMISSION, error.to_string()),
-            ClientError::Lost { .. } => Failure::new(EXIT_UNAVAILABLE, error.to_string()),
-            ClientError::Refused { code, .. } => generic(code, &error.to_string()),
-        }
-    }
-}
-
-/// A refusal of anything but a change of members.
-pub(super) fn generic(code: i32, said: &str) -> Failure {
-    match ErrorCode::from_wire(code) {
-        Some(ErrorCode::AuthFailed) => Failure::new(
-            EXIT_NO_PERMISSION,
-            format!("{said}: it does not know the scheme of --auth, or not these credentials"),
-        ),
-        Some(ErrorCode::NoAuth) => Failure::new(
-            EXIT_NO_PERMISSION,
-            format!("{said}: {CONFIG} is not for everybody to read; --auth says who asks"),
-        ),
-        Some(ErrorCode::SessionClosedRequireSaslAuth) => Failure::new(
-            EXIT_NO_PERMISSION,
-            format!(
-                "{said}: it serves only clients that authenticate; --auth says who asks, or, by SASL, a file for \
-                 --client-configuration"
-            ),
-        ),
-        Some(_) | None => Failure::new(EXIT_REFUSED, said),
-    }
+            Some(ErrorCode::NoAuth) => {
+                let why = "is not for everybody to read; --auth says who asks";
+                return Failure::new(EXIT_NO_PERMISSION, format!("{error}: {CONFIG} {why}"));
+            }
+            Some(ErrorCode::SessionClosedRequireSaslAuth) => (EXIT_NO_PERMISSION, WANTS_LOGIN),
+            Some(_) | None => (EXIT_REFUSED, ""),
+        },
+    };
+    Failure::new(exit, format!("{error}{why}"))
 }
 
 /// A refusal of a change that would have led from `before` to `asked`.
 pub(super) fn explain(
     code: i32,
-    client: &mut Client,
+    client: &Client,
     before: &Membership,
     asked: &[ServerSpec],
 ) -> Failure {
@@ -122,7 +106,7 @@ fn bad_arguments(before: &Membership, asked: &[ServerSpec]) -> String {
 }
 
 /// Who has the permission that is missing.
-fn who_may(client: &mut Client) -> String {
+fn who_may(client: &Client) -> String {
     let path = Text::from_static(CONFIG);
     let acl = match client.call(&Request::GetAcl { path }) {
         Ok(Response::Acl(acl, _)) => acl,

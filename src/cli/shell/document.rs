@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::acl;
 use super::output::{data_field, from_base64};
-use crate::cli::graft::{Wanted, creates};
+use crate::cli::graft::{Wanted, creates, placed};
 use crate::proto::{Acl, Stat, Text};
 use crate::tree::{Owner, ZnodePath, path};
 
@@ -224,15 +224,6 @@ impl<'de> Visitor<'de> for &mut Znodes<'_> {
             });
             taken.map_err(A::Error::custom)?;
         }
-    }
-}
-
-/// The path of a znode of the file, below `root`.
-fn placed(root: &str, at: &str) -> String {
-    match (root, at) {
-        (path::ROOT, at) => at.to_owned(),
-        (root, path::ROOT) => root.to_owned(),
-        (root, at) => format!("{root}{at}"),
     }
 }
 

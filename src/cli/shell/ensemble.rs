@@ -24,8 +24,7 @@ pub(super) fn config(shell: &mut Shell, given: &Given) -> Outcome {
     } else {
         answer.line(&config)
     };
-    let watch = if watch { Watch::Once } else { Watch::No };
-    Ok(answer.stat(&stat, given.has('s')).watch(watch))
+    Ok(answer.stat(&stat, given.has('s')).watch(Watch::once(watch)))
 }
 
 /// The version, and where clients connect.

@@ -12,8 +12,9 @@ use super::failure::Failure;
 use super::given::Given;
 use super::output::Answer;
 use super::state::{Outcome, Shell};
-use super::znodes::{Znodes, child, data, odd};
+use super::znodes::{Znodes, data, odd};
 use crate::cli::exit::EXIT_NO_PERMISSION;
+use crate::cli::graft::is_of_servers;
 use crate::cli::new_file::NewFile;
 use crate::proto::{Request, Response};
 use crate::tree::path;
@@ -37,10 +38,7 @@ struct Found {
 pub(super) fn export(shell: &mut Shell, given: &Given) -> Outcome {
     let (root, file) = (given.path(), given.value("o").unwrap_or("-"));
     let znodes = shell.znodes()?;
-    if is_of_servers(znodes.at(root)?.as_str()) {
-        let words = format!("{root} belongs to the servers, and every ensemble has its own");
-        return Err(Failure::usage(words));
-    }
+    znodes.refuse_servers(root)?;
     znodes.call(root, |path| Request::Sync { path: Some(path) })?;
     let Some(first) = seen(znodes, root)? else {
         return Err(Failure::refused(format!("Node does not exist: {root}")));
@@ -82,11 +80,6 @@ fn said(root: &str, file: &str, found: &Found, bytes: u64) -> Answer {
         .field("gone", *gone)
 }
 
-/// Whether a path, as a server knows it, is one that every ensemble has for itself.
-pub(super) fn is_of_servers(at: &str) -> bool {
-    at.strip_prefix(path::ZOOKEEPER).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
 /// A znode and the names of its children, in their order.
 type ZnodeSeen = (Seen, Vec<String>);
 
@@ -111,7 +104,7 @@ fn walk(
             open.pop();
             continue;
         };
-        let at = child(parent, &name);
+        let at = path::child(parent, &name);
         if is_of_servers(znodes.at(&at)?.as_str()) {
             continue;
         }

@@ -4,9 +4,8 @@
 //! those. Reproduces `CliWrapperException`.
 
 use crate::cli::client::{ClientError, code_name};
-use crate::cli::exit::{
-    EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE,
-};
+use crate::cli::exit::{EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_REFUSED, EXIT_UNAVAILABLE};
+use crate::cli::output;
 use crate::proto::ErrorCode;
 
 /// Why a command failed.
@@ -20,20 +19,26 @@ pub(super) struct Failure {
     pub code: Option<i32>,
 }
 
+impl From<output::Failure> for Failure {
+    fn from(output::Failure { exit, text }: output::Failure) -> Self {
+        Self { exit, text, code: None }
+    }
+}
+
 impl Failure {
     /// The command is wrong.
     pub(super) fn usage(text: impl Into<String>) -> Self {
-        Self { exit: EXIT_USAGE, text: text.into(), code: None }
+        output::Failure::usage(text).into()
     }
 
     /// The command is right, and what it asks for is not possible.
     pub(super) fn refused(text: impl Into<String>) -> Self {
-        Self { exit: EXIT_REFUSED, text: text.into(), code: None }
+        output::Failure::refused(text).into()
     }
 
     /// There is no session.
     pub(super) fn unavailable(text: impl Into<String>) -> Self {
-        Self { exit: EXIT_UNAVAILABLE, text: text.into(), code: None }
+        output::Failure::new(EXIT_UNAVAILABLE, text).into()
     }
 
     /// What a request about `path` came to.
@@ -41,7 +46,7 @@ impl Failure {
         match error {
             ClientError::Unreachable(_) => Self::unavailable(error.to_string()),
             ClientError::Unproven { .. } => {
-                Self { exit: EXIT_NO_PERMISSION, text: error.to_string(), code: None }
+                output::Failure::new(EXIT_NO_PERMISSION, error.to_string()).into()
             }
             ClientError::Lost { .. } => {
                 Self::unavailable(format!("{error}; whether it was done is unknown"))

@@ -12,14 +12,13 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use clap::ValueEnum as _;
 
 use super::document;
-use super::export::is_of_servers;
 use super::failure::Failure;
 use super::given::Given;
 use super::output::Answer;
 use super::state::{Outcome, Shell};
-use crate::cli::exit::EXIT_USAGE;
-use crate::cli::graft::{self, Done, OnConflict, Refusal, Source, Take, Wanted};
-use crate::proto::Acl;
+use crate::cli::graft::{self, Done, OnConflict, Source, Take, Wanted, is_of_servers};
+use crate::cli::output;
+use crate::proto::{Acl, Request};
 use crate::tree::{Owner, path};
 
 /// Bytes that are read at once.
@@ -39,20 +38,12 @@ pub(super) fn import(shell: &mut Shell, given: &Given) -> Outcome {
         return Err(Failure::usage("commands come from standard input: name a file"));
     }
     let znodes = shell.znodes()?;
-    if is_of_servers(znodes.at(root)?.as_str()) {
-        let words = format!("{root} belongs to the servers, and every ensemble has its own");
-        return Err(Failure::usage(words));
-    }
+    znodes.refuse_servers(root)?;
     let file = open(name).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     let mut source = Document { name, file, root, chroot: &znodes.chroot };
-    let done = graft::run(&mut source, &mut &znodes.session, &znodes.chroot, on_conflict);
+    let ask = &mut |request: &Request| znodes.session.call(request);
+    let done = graft::run(&mut source, ask, &znodes.chroot, on_conflict);
     done.map(|done| said(root, name, &done)).map_err(Failure::from)
-}
-
-impl From<Refusal> for Failure {
-    fn from(Refusal { exit, text }: Refusal) -> Self {
-        Self { exit, text, code: None }
-    }
 }
 
 fn said(root: &str, file: &str, done: &Done) -> Answer {
@@ -104,12 +95,12 @@ struct Document<'a> {
 }
 
 impl Source for Document<'_> {
-    fn each(&mut self, take: Take<'_>) -> Result<(), Refusal> {
+    fn each(&mut self, take: Take<'_>) -> Result<(), output::Failure> {
         for at in above(self.root) {
             take(&way(at))?;
         }
         let wrong = |reason: &dyn std::fmt::Display| {
-            Refusal::new(EXIT_USAGE, format!("{}: {reason}", self.name))
+            output::Failure::usage(format!("{}: {reason}", self.name))
         };
         self.file.seek(SeekFrom::Start(0)).map_err(|error| wrong(&error))?;
         let mut refusal = None;

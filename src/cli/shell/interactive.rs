@@ -16,13 +16,14 @@ use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
 
 use super::failure::Failure;
+use super::given::Form;
 use super::output::Watch;
 use super::screen::Screen;
 use super::state::Shell;
-use super::verbs::{VERBS, verb};
-use super::znodes::child;
+use super::verbs::{VERBS, execute_line, verb};
 use crate::cli::client::Phase;
 use crate::cli::exit::EXIT_REFUSED;
+use crate::tree::path;
 
 /// Lines kept on disk.
 const HISTORY_LINES_MAX: usize = 1000;
@@ -87,7 +88,7 @@ fn serve(shell: &Rc<RefCell<Shell>>, screen: &Screen, mut editor: Line) -> i32 {
             // Only what is not kept at all fails here.
             let _ = editor.add_history_entry(&line);
         }
-        let done = shell.borrow_mut().execute_line(&line);
+        let done = execute_line(&mut shell.borrow_mut(), &line);
         match done {
             Ok(answer) => {
                 screen.answer(&answer);
@@ -160,7 +161,7 @@ impl Completion {
         let names = found.map(|(names, _)| names).unwrap_or_default();
         let fitting = names.iter().filter(|name| name.starts_with(begun));
         fitting
-            .map(|name| Pair { display: name.clone(), replacement: child(parent, name) })
+            .map(|name| Pair { display: name.clone(), replacement: path::child(parent, name) })
             .collect()
     }
 }
@@ -173,8 +174,9 @@ fn verbs(begun: &str) -> Vec<Pair> {
 
 fn flags(name: &str, begun: &str) -> Vec<Pair> {
     let Some(verb) = verb(name) else { return Vec::new() };
-    let short = verb.flags.chars().map(|flag| format!("-{flag}"));
-    let long = verb.values.iter().map(|flag| format!("-{flag}"));
+    let form = Form::of(verb.form);
+    let short = form.flags.chars().map(|flag| format!("-{flag}"));
+    let long = form.values.iter().map(|flag| format!("-{flag}"));
     let fitting = short.chain(long).filter(|flag| flag.starts_with(begun));
     fitting.map(|flag| Pair { display: flag.clone(), replacement: format!("{flag} ") }).collect()
 }

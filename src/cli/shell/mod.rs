@@ -16,7 +16,6 @@ mod given;
 mod hexdump;
 mod import;
 mod interactive;
-mod lines;
 mod output;
 mod quota;
 mod read;
@@ -28,12 +27,12 @@ mod watch;
 mod write;
 mod znodes;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Arg, Args, Command};
 
 use super::client::Wish;
 use super::duration::duration;
@@ -43,6 +42,7 @@ use failure::Failure;
 use output::Watch;
 use screen::Screen;
 use state::Shell;
+use verbs::{execute, execute_line};
 
 /// Flags of `lockkeeper cli`.
 #[derive(Debug, Args)]
@@ -88,7 +88,7 @@ pub(super) fn translated(line: impl Iterator<Item = OsString>) -> Vec<OsString> 
             // From here on it is the command's.
             break;
         }
-        at += if WITH_VALUE.iter().any(|flag| *flag == word.as_os_str()) { 2 } else { 1 };
+        at += if takes_value(word) { 2 } else { 1 };
         if let Some(value) = line.get_mut(at - 1).filter(|_| is_in_ms) {
             value.push("ms");
         }
@@ -105,17 +105,16 @@ const SPELLINGS: [(&str, &str); 5] = [
     ("-waitforconnection", "--wait-for-connection"),
     ("-client-configuration", "--client-configuration"),
 ];
-/// Flags whose value is the next word.
-const WITH_VALUE: [&str; 8] = [
-    "--server",
-    "--session-timeout",
-    "--timeout",
-    "--auth",
-    "--auth-file",
-    "--output",
-    "-o",
-    "--client-configuration",
-];
+
+/// Whether the value of this flag is the next word.
+fn takes_value(word: &OsStr) -> bool {
+    let command = CliFlags::augment_args(Command::new("cli"));
+    let is_meant = |arg: &Arg| {
+        let long = arg.get_long().is_some_and(|long| word == &*format!("--{long}"));
+        long || arg.get_short().is_some_and(|short| word == &*format!("-{short}"))
+    };
+    command.get_arguments().any(|arg| arg.get_action().takes_values() && is_meant(arg))
+}
 
 /// Runs the command.
 pub(super) fn run(flags: &CliFlags) -> ExitCode {
@@ -140,7 +139,7 @@ pub(super) fn run(flags: &CliFlags) -> ExitCode {
 
 /// One command. If it watches, its events are waited for.
 fn once(shell: &mut Shell, screen: &Screen, words: &[String]) -> i32 {
-    match shell.execute(words) {
+    match execute(shell, words) {
         Ok(answer) => {
             screen.answer(&answer);
             let watched = match answer.watch {
@@ -164,7 +163,7 @@ fn piped(shell: &mut Shell, screen: &Screen) -> i32 {
         line.clear();
         let failure = match input.read_until(b'\n', &mut line) {
             Ok(0) => break,
-            Ok(_) => match shell.execute_line(&String::from_utf8_lossy(&line)) {
+            Ok(_) => match execute_line(shell, &String::from_utf8_lossy(&line)) {
                 Ok(answer) => {
                     screen.answer(&answer);
                     continue;
@@ -195,10 +194,11 @@ impl CliFlags {
             return Err(Failure::usage(text));
         }
         let mut access = self.servers.access().map_err(Failure::usage)?;
-        if self.wait_for_connection && self.servers.timeout.is_none() {
+        if self.wait_for_connection && self.servers.client.timeout.is_none() {
             access.patience = self.session_timeout;
         }
-        let wish = Wish { access, timeout: self.session_timeout, read_only: self.read_only };
+        let (timeout, read_only) = (self.session_timeout, self.read_only);
+        let wish = Wish { access, timeout, read_only, lasts: true };
         Shell::new(wish, &self.servers.server, screen)
     }
 }

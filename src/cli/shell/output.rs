@@ -3,12 +3,10 @@
 //! *Owns* [`Answer`] and how Stats, lists and data are written. *Invariant*: an answer has both
 //! forms, whichever is asked for. Reproduces `StatPrinter` and the output formatters.
 
-use std::fmt::Write as _;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::admin::date::java_date;
 use crate::proto::Stat;
@@ -22,6 +20,13 @@ pub(super) enum Watch {
     Once,
     /// It fires until it is removed.
     Lasting,
+}
+
+impl Watch {
+    /// One that fires once, if there is one.
+    pub(super) fn once(is_set: bool) -> Self {
+        if is_set { Self::Once } else { Self::No }
+    }
 }
 
 /// What a command answers.
@@ -56,7 +61,9 @@ impl Answer {
     /// For people only if they have asked for it, for programs always.
     pub(super) fn stat(mut self, stat: &Stat, asked_for: bool) -> Self {
         if asked_for {
-            self.text.extend_from_slice(stat_lines(stat).as_bytes());
+            for (name, text, _) in stat_rows(stat) {
+                self = self.line(format!("{name} = {text}"));
+            }
         }
         self.field("stat", stat_json(stat))
     }
@@ -92,39 +99,29 @@ pub(super) fn from_base64(text: &str) -> Result<Vec<u8>, String> {
     STANDARD.decode(text).map_err(|error| format!("that is not base64: {error}"))
 }
 
-fn stat_lines(stat: &Stat) -> String {
-    let mut text = String::new();
-    for (name, value) in [
-        ("cZxid", format!("{:#x}", stat.czxid)),
-        ("ctime", java_date(stat.ctime)),
-        ("mZxid", format!("{:#x}", stat.mzxid)),
-        ("mtime", java_date(stat.mtime)),
-        ("pZxid", format!("{:#x}", stat.pzxid)),
-        ("cversion", stat.cversion.to_string()),
-        ("dataVersion", stat.version.to_string()),
-        ("aclVersion", stat.aversion.to_string()),
-        ("ephemeralOwner", format!("{:#x}", stat.ephemeral_owner)),
-        ("dataLength", stat.data_length.to_string()),
-        ("numChildren", stat.num_children.to_string()),
-    ] {
-        writeln!(text, "{name} = {value}").expect("a String takes everything");
-    }
-    text
+/// A Stat for programs.
+pub(super) fn stat_json(stat: &Stat) -> Value {
+    stat_rows(stat).into_iter().map(|(name, _, value)| (name, value)).collect()
 }
 
-/// Times in milliseconds; sessions as text, because they are too large for many readers of JSON.
-pub(super) fn stat_json(stat: &Stat) -> Value {
-    json!({
-        "cZxid": stat.czxid,
-        "ctime": stat.ctime,
-        "mZxid": stat.mzxid,
-        "mtime": stat.mtime,
-        "pZxid": stat.pzxid,
-        "cversion": stat.cversion,
-        "dataVersion": stat.version,
-        "aclVersion": stat.aversion,
-        "ephemeralOwner": format!("{:#x}", stat.ephemeral_owner),
-        "dataLength": stat.data_length,
-        "numChildren": stat.num_children,
-    })
+/// Each field for people and for programs: times in milliseconds; sessions as text, because they are too large for many
+/// readers of JSON.
+fn stat_rows(stat: &Stat) -> [(&'static str, String, Value); 11] {
+    let hex = |number: i64| format!("{number:#x}");
+    let count = |name, number: i32| (name, number.to_string(), number.into());
+    let zxid = |name, zxid: i64| (name, hex(zxid), zxid.into());
+    let time = |name, time_ms: i64| (name, java_date(time_ms), time_ms.into());
+    [
+        zxid("cZxid", stat.czxid),
+        time("ctime", stat.ctime),
+        zxid("mZxid", stat.mzxid),
+        time("mtime", stat.mtime),
+        zxid("pZxid", stat.pzxid),
+        count("cversion", stat.cversion),
+        count("dataVersion", stat.version),
+        count("aclVersion", stat.aversion),
+        ("ephemeralOwner", hex(stat.ephemeral_owner), hex(stat.ephemeral_owner).into()),
+        count("dataLength", stat.data_length),
+        count("numChildren", stat.num_children),
+    ]
 }

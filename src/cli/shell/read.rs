@@ -11,15 +11,10 @@ use super::state::{Outcome, Shell};
 use super::znodes::odd;
 use crate::proto::{Request, Response};
 
-/// What a flag `-w` leads to.
-fn watch(given: &Given) -> Watch {
-    if given.has('w') { Watch::Once } else { Watch::No }
-}
-
 pub(super) fn ls(shell: &mut Shell, given: &Given) -> Outcome {
     let znodes = shell.znodes()?;
     let (path, watches) = (given.path(), given.has('w'));
-    let answer = Answer::default().field("path", path).watch(watch(given));
+    let answer = Answer::default().field("path", path).watch(Watch::once(watches));
     if given.has('R') {
         let paths = znodes.subtree(path, watches)?;
         let answer = paths.iter().fold(answer, Answer::line);
@@ -34,7 +29,7 @@ pub(super) fn get(shell: &mut Shell, given: &Given) -> Outcome {
     let (path, watches) = (given.path(), given.has('w'));
     let (data, stat) = shell.znodes()?.data(path, watches)?;
     let bytes = data.clone().unwrap_or(Bytes::from_static(b"null"));
-    let answer = Answer::default().field("path", path).watch(watch(given));
+    let answer = Answer::default().field("path", path).watch(Watch::once(watches));
     let answer = if given.has('x') {
         answer.line(hexdump(&bytes))
     } else if given.has('b') {
@@ -51,7 +46,10 @@ pub(super) fn get(shell: &mut Shell, given: &Given) -> Outcome {
 
 pub(super) fn stat(shell: &mut Shell, given: &Given) -> Outcome {
     let stat = shell.znodes()?.stat(given.path(), given.has('w'))?;
-    Ok(Answer::default().field("path", given.path()).stat(&stat, true).watch(watch(given)))
+    Ok(Answer::default()
+        .field("path", given.path())
+        .stat(&stat, true)
+        .watch(Watch::once(given.has('w'))))
 }
 
 pub(super) fn get_acl(shell: &mut Shell, given: &Given) -> Outcome {

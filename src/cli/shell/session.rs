@@ -1,14 +1,12 @@
 //! The verbs about the session and the shell itself: connect, close, addauth, whoami, sync, history,
-//! redo, version, help, quit.
+//! version, quit.
 
 use serde_json::json;
 
 use super::failure::Failure;
 use super::given::Given;
-use super::lines;
 use super::output::Answer;
 use super::state::{Outcome, Shell};
-use super::verbs::{VERBS, verb};
 use super::znodes::odd;
 use crate::cli::credential::Credential;
 use crate::proto::{Request, Response};
@@ -77,46 +75,9 @@ pub(super) fn history(shell: &mut Shell, _: &Given) -> Outcome {
     Ok(answer.field("history", list))
 }
 
-pub(super) fn redo(shell: &mut Shell, given: &Given) -> Outcome {
-    let number: usize = given
-        .path()
-        .parse()
-        .map_err(|_| Failure::usage(format!("`{}` is no number of a command", given.path())))?;
-    // The last line is this one.
-    let before = shell.history.len().saturating_sub(1);
-    let line = match shell.history.get(number) {
-        Some(line) if number < before => line.clone(),
-        Some(_) | None => return Err(Failure::usage("Command index out of range")),
-    };
-    let words = lines::words(&line).map_err(Failure::usage)?;
-    if words.first().is_some_and(|word| word == "redo") {
-        return Err(Failure::usage("No redoing redos"));
-    }
-    shell.history[before] = line;
-    shell.execute(&words)
-}
-
 pub(super) fn version(_: &mut Shell, _: &Given) -> Outcome {
     let version = env!("CARGO_PKG_VERSION");
     Ok(Answer::default()
         .line(format!("Lockkeeper CLI version: {version}"))
         .field("version", version))
-}
-
-pub(super) fn help(_: &mut Shell, given: &Given) -> Outcome {
-    let verbs: Vec<_> = match given.arguments.first() {
-        None => VERBS.iter().collect(),
-        Some(name) => {
-            let unknown = || Failure::usage(format!("Command not found {name}"));
-            vec![verb(name).ok_or_else(unknown)?]
-        }
-    };
-    let width = verbs.iter().map(|verb| verb.line().len()).max().unwrap_or(0);
-    let mut answer = Answer::default();
-    let mut list = Vec::new();
-    for verb in verbs {
-        answer = answer.line(format!("{:width$}  {}", verb.line(), verb.help));
-        list.push(json!({ "command": verb.name, "usage": verb.line(), "help": verb.help }));
-    }
-    Ok(answer.field("commands", list))
 }

@@ -7,13 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use super::failure::Failure;
-use super::given::Given;
-use super::lines;
 use super::output::Answer;
 use super::screen::Screen;
-use super::verbs::verb;
 use super::znodes::{Znodes, shown};
-use crate::cli::client::{Notice, Phase, Session, Wish};
+use crate::cli::client::{Client, Notice, Phase, Wish};
 use crate::cli::credential::Credential;
 use crate::cli::flags::connect_string;
 use crate::proto::EventType;
@@ -75,25 +72,6 @@ impl Shell {
         };
         shell.aim(connect)?;
         Ok(shell)
-    }
-
-    /// One command, already in words.
-    pub(super) fn execute(&mut self, words: &[String]) -> Outcome {
-        let Some((name, rest)) = words.split_first() else { return Ok(Answer::silent()) };
-        let verb = verb(name).ok_or_else(|| {
-            Failure::usage(format!("Command not found {name}\n`help` lists the commands"))
-        })?;
-        (verb.run)(self, &Given::parse(verb, rest)?)
-    }
-
-    /// One line, which goes into the history.
-    pub(super) fn execute_line(&mut self, line: &str) -> Outcome {
-        let line = line.trim();
-        if line.is_empty() {
-            return Ok(Answer::silent());
-        }
-        self.history.push(line.to_string());
-        self.execute(&lines::words(line).map_err(Failure::usage)?)
     }
 
     /// The session, which begins now if it has not yet.
@@ -191,7 +169,7 @@ impl Shell {
         self.seen = Arc::default();
         let (screen, seen) = (self.screen.clone(), Arc::clone(&self.seen));
         let (chroot, shows_events) = (self.chroot.clone(), Arc::clone(&self.shows_events));
-        let session = Session::open(self.wish.clone(), move |notice| {
+        let session = Client::open(self.wish.clone(), move |notice| {
             tell(&screen, &chroot, shows_events.load(Ordering::Relaxed), &notice);
             let mut counts = seen.counts.lock().expect(NO_PANIC);
             match notice {

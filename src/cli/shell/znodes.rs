@@ -9,13 +9,16 @@ use std::fmt::Debug;
 use bytes::Bytes;
 
 use super::failure::Failure;
-use crate::cli::client::Session;
+use crate::cli::client::Client;
+use crate::cli::graft::{is_of_servers, placed};
+use crate::cli::output;
 use crate::proto::{Request, Response, Stat, Text};
 use crate::tree::ZnodePath;
+use crate::tree::path::child;
 
 /// A session, and the root.
 pub(super) struct Znodes {
-    pub session: Session,
+    pub session: Client,
     pub chroot: String,
 }
 
@@ -29,14 +32,9 @@ pub(super) fn shown<'a>(chroot: &str, path: &'a str) -> &'a str {
     }
 }
 
-/// The path of a child.
-pub(super) fn child(parent: &str, name: &str) -> String {
-    if parent == "/" { format!("/{name}") } else { format!("{parent}/{name}") }
-}
-
 /// An answer that belongs to another request.
 pub(super) fn odd(answer: impl Debug) -> Failure {
-    Failure::refused(format!("an odd answer: {answer:?}"))
+    output::Failure::odd(answer).into()
 }
 
 impl Znodes {
@@ -44,11 +42,16 @@ impl Znodes {
     pub(super) fn at(&self, path: &str) -> Result<Text, Failure> {
         let wrong = |reason| Failure::usage(format!("Invalid path string \"{path}\": it {reason}"));
         ZnodePath::parse(path).map_err(wrong)?;
-        Ok(match (self.chroot.as_str(), path) {
-            ("", path) => Text::copy_from(path),
-            (chroot, "/") => Text::copy_from(chroot),
-            (chroot, path) => Text::from(format!("{chroot}{path}")),
-        })
+        Ok(Text::from(placed(&self.chroot, path)))
+    }
+
+    /// Refuses a path of which every ensemble has its own.
+    pub(super) fn refuse_servers(&self, path: &str) -> Result<(), Failure> {
+        if is_of_servers(self.at(path)?.as_str()) {
+            let words = format!("{path} belongs to the servers, and every ensemble has its own");
+            return Err(Failure::usage(words));
+        }
+        Ok(())
     }
 
     /// The path as the user knows it.
@@ -138,7 +141,5 @@ mod tests {
         assert_eq!(shown("/app", "/app"), "/");
         assert_eq!(shown("/app", "/app/a"), "/a");
         assert_eq!(shown("/app", "/apple"), "/apple");
-        assert_eq!(child("/", "a"), "/a");
-        assert_eq!(child("/a", "b"), "/a/b");
     }
 }

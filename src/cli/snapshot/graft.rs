@@ -8,8 +8,9 @@ use serde_json::json;
 use crate::backup::Selection;
 use crate::cli::client::Client;
 use crate::cli::flags::Access;
-use crate::cli::graft::{self, Done, OnConflict, Refusal, Source, Take, Wanted};
+use crate::cli::graft::{self, Done, OnConflict, Source, Take, Wanted, is_of_servers};
 use crate::cli::output::{Failure, Said};
+use crate::proto::Request;
 use crate::server::offline::Machine;
 use crate::tree::{Owner, Tree, path};
 
@@ -17,14 +18,8 @@ use crate::tree::{Owner, Tree, path};
 struct Znodes(Vec<Wanted>);
 
 impl Source for Znodes {
-    fn each(&mut self, take: Take<'_>) -> Result<(), Refusal> {
+    fn each(&mut self, take: Take<'_>) -> Result<(), Failure> {
         self.0.iter().try_for_each(take)
-    }
-}
-
-impl From<Refusal> for Failure {
-    fn from(Refusal { exit, text }: Refusal) -> Self {
-        Self::new(exit, text)
     }
 }
 
@@ -43,8 +38,9 @@ pub(super) fn run(
             "the backup has no znode {subtree} that can be restored"
         )));
     }
-    let mut client = Client::connect(access).map_err(|error| graft::failed(&error, subtree))?;
-    let done = graft::run(&mut Znodes(wanted), &mut client, &access.root, on_conflict)?;
+    let client = Client::connect(access).map_err(|error| graft::failed(&error, subtree))?;
+    let ask = &mut |request: &Request| client.call(request);
+    let done = graft::run(&mut Znodes(wanted), ask, &access.root, on_conflict)?;
     client.close();
     Ok(said(subtree, &done, ephemerals))
 }
@@ -76,8 +72,7 @@ fn wanted(tree: &Tree, selection: &Selection) -> (Vec<Wanted>, u64) {
         let is_part = selection.has(at);
         // The root is always there, but as a part it has data, a list and a counter.
         let is_way = at == path::ROOT && !is_part;
-        let is_of_servers = at == path::ZOOKEEPER || at.starts_with("/zookeeper/");
-        let is_there_anyway = is_way || is_of_servers;
+        let is_there_anyway = is_way || is_of_servers(at);
         if is_there_anyway || !(is_part || selection.includes(at.as_bytes())) {
             return Ok::<(), ()>(());
         }

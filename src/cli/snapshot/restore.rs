@@ -14,8 +14,8 @@ use super::graft;
 use crate::cli::data_flags::DataFlags;
 use crate::cli::flags::{OutputFlag, ServersFlags};
 use crate::cli::graft::OnConflict;
-use crate::cli::known_terms;
 use crate::cli::output::{Failure, Said};
+use crate::cli::srvr;
 use crate::config::Config;
 use crate::server::offline::{self, term_of_new_ensemble, term_of_zxid};
 
@@ -30,7 +30,7 @@ pub(crate) struct RestoreFlags {
     #[arg(long)]
     keep_sessions: bool,
     /// A zxid that the ensemble has had after the backup: those of the new one will be higher
-    #[arg(long, value_name = "ZXID", value_parser = known_terms::zxid)]
+    #[arg(long, value_name = "ZXID", value_parser = srvr::zxid)]
     above_zxid: Option<i64>,
     /// Bring the znode at this path and those below into an ensemble that runs, at --server
     #[arg(long, value_name = "PATH")]
@@ -54,7 +54,7 @@ pub(super) fn run(flags: &RestoreFlags) -> Result<Said, Failure> {
     }
     let config = flags.data.config().map_err(Failure::usage)?;
     let (header, trailer, mut machine) = load(&flags.file, &config)?;
-    let answered = known_terms::ask(&config);
+    let answered = srvr::ask(&config);
     let highest = answered.iter().map(|server| term_of_zxid(server.zxid));
     let highest = highest.chain(flags.above_zxid.map(term_of_zxid));
     let own = header.term.max(term_of_zxid(header.zxid));

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use clap::Args;
 
@@ -16,6 +16,7 @@ use super::file::{json as header_json, named};
 use super::inspect::about;
 use crate::backup::{BackupReader, BackupWriter, Header, Selection, Trailer};
 use crate::cli::admin;
+use crate::cli::duration::now_ms;
 use crate::cli::exit::{EXIT_NO_PERMISSION, EXIT_NOT_NOW, EXIT_UNAVAILABLE};
 use crate::cli::flags::{AdminFlags, OutputFlag};
 use crate::cli::new_file::NewFile;
@@ -146,7 +147,6 @@ fn offline_backup(
             state.uncertain
         );
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let header = Header {
         release: RELEASE.to_owned(),
         ensemble: state.ensemble,
@@ -154,7 +154,7 @@ fn offline_backup(
         index: state.last.0,
         term: state.term,
         zxid: state.machine.last_zxid(),
-        made_ms: i64::try_from(now.as_millis()).unwrap_or(i64::MAX),
+        made_ms: now_ms(),
         subtree: selection.subtree().map(str::to_owned),
     };
     let digest = state.machine.record_digest();
