@@ -210,7 +210,7 @@ impl<'a> Connection<'a> {
     /// A connection whose session is asked for. `buffer`: what has come behind that.
     fn new(
         conn: ConnId,
-        (reader, tls, buffer): (OwnedReadHalf, Option<TlsSession>, BytesMut),
+        (reader, tls, buffer): (OwnedReadHalf, Option<Session>, BytesMut),
         line: &'a Arc<Line>,
         server: &'a ServerContext,
     ) -> Self {

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::future::ready;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
@@ -436,6 +436,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
+    use std::time::Instant;
 
     use bytes::Bytes;
     use tokio::net::{TcpListener, TcpStream};

@@ -186,7 +186,7 @@ impl Write for Counted<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut stream = self.stream;
         let written = stream.write(bytes)?;
-        self.peers.count().sent(written);
+        self.peers.counts().bytes_sent.add(written as u64);
         Ok(written)
     }
 
