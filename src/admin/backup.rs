@@ -6,42 +6,26 @@
 
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use tokio::sync::mpsc;
 
-use super::Source;
-use super::answer::{Answer, page};
-use super::body::{AnswerBody, Piece};
-use crate::backup::{Header, Selection};
+use super::http::{Answer, AnswerBody, Asks, Question, Route, plain};
+use super::{BackupStream, NoBackup};
+use crate::backup::Selection;
 
-/// A backup that is being made.
-#[derive(Debug)]
-pub struct BackupStream {
-    /// What it says of itself.
-    pub header: Header,
-    /// Its bytes. They are a backup once there are no more, and none of them is an error.
-    pub pieces: mpsc::Receiver<Piece>,
-}
-
-/// Why there is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoBackup {
-    /// Another one is being made.
-    Busy,
-    /// No majority has confirmed in time that this server is up to date.
-    NotServing,
-    /// The server keeps nothing on a disk.
-    InMemory,
-    /// It failed.
-    Failed(String),
-}
+/// The page of backups.
+pub(super) const ROUTES: &[Route] =
+    &[Route::reads("/snapshot", Asks::Everything, |asked| Box::pin(answer(asked)))
+        .at_once()
+        .by("GET")];
 
 /// Begins one.
-pub(super) async fn answer(subtree: Option<&str>, source: &dyn Source) -> Answer {
-    let selection = match subtree.map_or_else(|| Ok(Selection::all()), Selection::below) {
-        Ok(selection) => selection,
-        Err(reason) => return text(StatusCode::BAD_REQUEST, &format!("subtree: {reason}")),
-    };
-    match source.backup(selection).await {
+async fn answer(asked: &Question<'_>) -> Answer {
+    let subtree = asked.parameter("subtree");
+    let selection =
+        match subtree.map_or_else(|| Ok(Selection::all()), |path| Selection::below(&path)) {
+            Ok(selection) => selection,
+            Err(reason) => return text(StatusCode::BAD_REQUEST, &format!("subtree: {reason}")),
+        };
+    match asked.source.backup(selection).await {
         Ok(BackupStream { header, pieces }) => {
             let mut answer = Answer::new(AnswerBody::stream(pieces));
             let headers = answer.headers_mut();
@@ -68,5 +52,5 @@ pub(super) async fn answer(subtree: Option<&str>, source: &dyn Source) -> Answer
 }
 
 fn text(status: StatusCode, words: &str) -> Answer {
-    page(status, "text/plain; charset=utf-8", format!("{words}\n"))
+    plain(status, format!("{words}\n"))
 }

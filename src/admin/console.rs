@@ -4,44 +4,32 @@
 //! holds the page to that. *Invariant*: the script is one file to the browser, in strict mode, joined from
 //! parts in this order. *Never* shows anything itself: the page asks this server.
 
+use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 
-use super::answer::{Answer, page};
-use hyper::StatusCode;
+use super::http::{Answer, Asks, Route, page};
 
-/// A file of the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum File {
-    Page,
-    Style,
-    Script,
-}
+/// Files of the page, by their paths.
+pub(super) const ROUTES: &[Route] = &[
+    Route::reads("/", Asks::Commands, |_| {
+        Box::pin(async { file("text/html; charset=utf-8", PAGE) })
+    }),
+    Route::reads("/console.css", Asks::Commands, |_| {
+        Box::pin(async { file("text/css; charset=utf-8", STYLE) })
+    }),
+    Route::reads("/console.js", Asks::Commands, |_| {
+        Box::pin(async { file("text/javascript; charset=utf-8", SCRIPT) })
+    }),
+];
 
-impl File {
-    /// Under which path it is.
-    pub(super) fn find(path: &str) -> Option<File> {
-        match path {
-            "/" => Some(File::Page),
-            "/console.css" => Some(File::Style),
-            "/console.js" => Some(File::Script),
-            _ => None,
-        }
-    }
-
-    pub(super) fn answer(self) -> Answer {
-        let (content_type, body) = match self {
-            File::Page => ("text/html; charset=utf-8", PAGE),
-            File::Style => ("text/css; charset=utf-8", STYLE),
-            File::Script => ("text/javascript; charset=utf-8", SCRIPT),
-        };
-        let mut answer = page(StatusCode::OK, content_type, body);
-        let headers = answer.headers_mut();
-        headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        // Another version of the server has another page.
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        answer
-    }
+fn file(content_type: &'static str, body: &'static str) -> Answer {
+    let mut answer = page(StatusCode::OK, content_type, body);
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // Another version of the server has another page.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    answer
 }
 
 const PAGE: &str = include_str!("console/page.html");

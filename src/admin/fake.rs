@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{
-    Asking, Backing, Certificates, ClientAddress, Counters, Counts, DiskFigures, Facts, Gathering,
-    Inspection, LastBackup, LastImage, LeaderChange, LinkCounters, Measured, NoBackup, Quantity,
-    ResponseSizes, SnapshotStream, Snapshotting, Source, StandingsOf, Tally,
+    BackupStream, Certificates, ClientAddress, Counters, Counts, DiskFigures, Facts, LastBackup,
+    LastImage, LeaderChange, LinkCounters, Measured, NoBackup, Pending, Quantity, ResponseSizes,
+    SnapshotStream, Source, Tally,
 };
 use crate::backup::Selection;
 use crate::locks::{Local, Scope, Snapshot};
@@ -188,11 +188,11 @@ impl Source for Fake {
         status
     }
 
-    fn backup(&self, _: Selection) -> Backing<'_> {
+    fn backup(&self, _: Selection) -> Pending<'_, Result<BackupStream, NoBackup>> {
         Box::pin(async { Err(NoBackup::Busy) })
     }
 
-    fn zookeeper_snapshot(&self) -> Snapshotting<'_> {
+    fn zookeeper_snapshot(&self) -> Pending<'_, Result<SnapshotStream, NoBackup>> {
         Box::pin(async {
             let (send, pieces) = tokio::sync::mpsc::channel(1);
             send.send(Ok("ZKSN".into())).await.expect("there is room");
@@ -220,7 +220,7 @@ impl Source for Fake {
         self.leaders.clone()
     }
 
-    fn inspect(&self, what: Inspect) -> Inspection<'_> {
+    fn inspect(&self, what: Inspect) -> Pending<'_, Option<Report>> {
         self.asked.lock().unwrap().push(format!("{what:?}"));
         Box::pin(async move {
             (!self.stopping).then(|| match what {
@@ -243,12 +243,12 @@ impl Source for Fake {
         })
     }
 
-    fn gather(&self, scope: Scope) -> Gathering<'_> {
+    fn gather(&self, scope: Scope) -> Pending<'_, Vec<(u64, Option<Local>)>> {
         self.asked.lock().unwrap().push(format!("gather {scope:?}"));
         Box::pin(async move { self.others.clone() })
     }
 
-    fn standings_of(&self, server: u8) -> StandingsOf<'_> {
+    fn standings_of(&self, server: u8) -> Pending<'_, Option<Standings>> {
         self.asked.lock().unwrap().push(format!("standings of {server}"));
         Box::pin(async move { self.leader_says.clone() })
     }
@@ -257,12 +257,12 @@ impl Source for Fake {
         true
     }
 
-    fn finish_upgrade(&self, version: u8) -> Asking<'_> {
+    fn finish_upgrade(&self, version: u8) -> Pending<'_, ()> {
         self.asked.lock().unwrap().push(format!("finish upgrade to {version}"));
         Box::pin(async {})
     }
 
-    fn migrate(&self, order: MigrateOrder, _admins: Vec<String>) -> Inspection<'_> {
+    fn migrate(&self, order: MigrateOrder, _admins: Vec<String>) -> Pending<'_, Option<Report>> {
         self.asked.lock().unwrap().push(format!("migrate {order:?}"));
         Box::pin(async { Some(Report::Migrated(Ok(String::new()))) })
     }

@@ -1,183 +1,54 @@
 //! Routes of the HTTP port: the console and what it asks for, `/commands`, `/locks`, `/sessions`, `/metrics`, `/livez`,
 //! `/readyz`, `/pre_stop`, `/upgrade`, `/migration`, `/snapshot`.
 //!
-//! *Owns* the table of routes: the path, the methods, the permission and the handler of each. *Never* reads a body, and
-//! never knows what a command answers.
+//! *Owns* which rooms' routes there are, and which route a path leads to. *Never* answers anything but `/metrics`
+//! itself.
 
-use std::pin::Pin;
+use std::future::Future;
+use std::sync::Arc;
 
-use hyper::body::Incoming;
-use hyper::{Request, StatusCode};
-use tokio::sync::Semaphore;
+use hyper::StatusCode;
+use tokio::net::TcpListener;
 
-use super::Source;
-use super::answer::{
-    Answer, json_page, not_found, page, plain, refusal, refused, shown, stopping, told,
-};
-use super::backup;
-use super::change::{self, Change, Refused};
-use super::command::Command;
-use super::commands;
-use super::console::File;
-use super::guard::{Asker, Asks};
-use super::health::{liveness, readiness};
-use super::locks;
-use super::migration::{self, Migrate};
-use super::options::{Options, Surface};
-use super::pre_stop::{self, Asked, Verdict};
-use super::query::{parameter, percent_decoded};
-use super::words::is_running;
-use super::{metrics, overview, scrape, tree_view, upgrade, zookeeper_snapshot};
-use crate::locks::Scope;
+use super::http::{self, Answer, Asks, Options, Question, Route, Surface, page};
+use super::{Source, backup, commands, console, ensemble, locks, metrics, scrape};
 
-/// A request, as handlers see it.
-#[derive(Clone, Copy)]
-struct Question<'a> {
-    request: &'a Request<Incoming>,
-    asker: Asker,
-    source: &'a dyn Source,
-    options: &'a Options,
-}
-
-impl Question<'_> {
-    fn parameter(&self, name: &str) -> Option<String> {
-        parameter(self.request, name)
-    }
-}
-
-/// A handler's answer, once it is awaited.
-type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
-
-/// A route.
-struct Route {
-    path: &'static str,
-    /// Methods that it may be asked with, as a header has them.
-    methods: &'static str,
-    /// Permission that it needs: what it shows.
-    shows: Asks,
-    /// Whether it changes something: who asks is looked at once more.
-    changes: bool,
-    /// Whether it waits for its turn. Health checks do not, and of backups one is made at a time anyway.
-    waits: bool,
-    answer: for<'a> fn(&'a Question<'a>) -> Answering<'a>,
-}
-
-impl Route {
-    const fn reads(
-        path: &'static str,
-        shows: Asks,
-        answer: for<'a> fn(&'a Question<'a>) -> Answering<'a>,
-    ) -> Self {
-        Self { path, methods: READING, shows, changes: false, waits: true, answer }
-    }
-
-    const fn changes(
-        path: &'static str,
-        answer: for<'a> fn(&'a Question<'a>) -> Answering<'a>,
-    ) -> Self {
-        Self { path, methods: WRITING, shows: Asks::Znodes, changes: true, waits: true, answer }
-    }
-
-    /// A health check: answered at once, whatever else is asked.
-    const fn at_once(self) -> Self {
-        Self { waits: false, ..self }
-    }
-
-    const fn by(self, methods: &'static str) -> Self {
-        Self { methods, ..self }
-    }
-}
-
-/// Routes with a path of their own.
-const ROUTES: &[Route] = &[
-    METRICS,
-    Route::reads("/livez", Asks::Figures, |asked| Box::pin(liveness(asked.source))).at_once(),
-    Route::reads("/readyz", Asks::Figures, |asked| Box::pin(async { readiness(asked.source) }))
-        .at_once(),
-    Route::reads("/pre_stop", Asks::Figures, |asked| Box::pin(stoppable(asked))),
-    Route::reads("/overview", Asks::Commands, |asked| {
-        Box::pin(async { shown(overview::answer(asked.source).await) })
-    }),
-    Route::reads("/locks", Asks::Znodes, |asked| Box::pin(lock_view(asked))),
-    Route::reads("/locks/history", Asks::Znodes, |asked| Box::pin(lock_history(asked))),
-    Route::changes("/locks/break", |asked| Box::pin(lock_change(asked, Change::Break))),
-    Route::changes("/locks/revoke", |asked| Box::pin(lock_change(asked, Change::Revoke))),
-    Route::changes("/upgrade", |asked| Box::pin(finish_upgrade(asked))),
-    Route::reads("/migration", Asks::Znodes, |asked| Box::pin(migrate(asked, Migrate::Status))),
-    Route::changes("/migration/follow", |asked| Box::pin(migrate(asked, Migrate::Follow))),
-    Route::changes("/migration/cutover", |asked| Box::pin(migrate(asked, Migrate::CutOver))),
-    Route::changes("/migration/abort", |asked| Box::pin(migrate(asked, Migrate::Abort))),
-    Route::reads("/snapshot", Asks::Everything, |asked| Box::pin(snapshot(asked)))
-        .at_once()
-        .by("GET"),
-    Route::reads("/sessions", Asks::Znodes, |asked| Box::pin(view(Scope::Sessions, asked.source))),
-    Route::reads("/watches", Asks::Znodes, |asked| {
-        Box::pin(async { shown(tree_view::watches(asked.source).await) })
-    }),
-    Route::reads("/znodes", Asks::Znodes, |asked| Box::pin(znode(asked))),
-];
 /// Route of a port for metrics alone.
 const METRICS: Route =
     Route::reads("/metrics", Asks::Figures, |asked| Box::pin(metrics_page(asked)));
-/// Files of the console, by paths of their own.
-const CONSOLE: Route = Route::reads("", Asks::Commands, |asked| {
-    Box::pin(async { File::find(asked.request.uri().path()).map_or_else(not_found, File::answer) })
-});
-/// The list of ZooKeeper's commands, below the path that the configuration says.
-const COMMANDS: Route = Route::reads("", Asks::Commands, |asked| {
-    Box::pin(async { command_list(&asked.options.commands_path) })
-});
-/// One of them, whether it exists or not.
-const COMMAND: Route =
-    Route::reads("", Asks::Commands, |asked| Box::pin(command(asked))).by("GET, HEAD, POST");
+/// The list of commands, and one of them: below the path that the configuration says.
+static COMMANDS: [Route; 2] = [commands::LIST, commands::COMMAND];
+/// Routes with a path of their own.
+static ROUTES: [&[Route]; 5] =
+    [&[METRICS], ensemble::ROUTES, locks::ROUTES, backup::ROUTES, console::ROUTES];
+
+/// Serves a port until `shutdown` is ready; then ends within half a second.
+pub async fn serve(
+    listener: TcpListener,
+    source: Arc<dyn Source>,
+    options: Options,
+    shutdown: impl Future<Output = ()>,
+) {
+    http::serve(listener, source, options, route, shutdown).await;
+}
 
 /// Route of a path.
 fn route(path: &str, options: &Options) -> Option<&'static Route> {
+    let known = || ROUTES.iter().copied().flatten().find(|route| route.path == path);
     if options.surface == Surface::Metrics {
-        return (path == METRICS.path).then_some(&METRICS);
+        return known().filter(|route| route.path == METRICS.path);
     }
-    if let Some(route) = ROUTES.iter().find(|route| route.path == path) {
+    // The page is there unless the commands are.
+    let is_root_of_commands = path == "/" && options.commands_path.is_empty();
+    if !is_root_of_commands && let Some(route) = known() {
         return Some(route);
     }
-    // Unless the commands are there.
-    let is_root_of_commands = path == "/" && options.commands_path.is_empty();
-    if !is_root_of_commands && File::find(path).is_some() {
-        return Some(&CONSOLE);
-    }
+    let [list, command] = &COMMANDS;
     match path.strip_prefix(options.commands_path.as_str())? {
-        "" | "/" => Some(&COMMANDS),
-        rest => rest.starts_with('/').then_some(&COMMAND),
+        "" | "/" => Some(list),
+        rest => rest.starts_with('/').then_some(command),
     }
 }
-
-/// Answers a request: one of a health check at once, others when it is their turn.
-pub(super) async fn respond(
-    (request, asker): (&Request<Incoming>, Asker),
-    source: &dyn Source,
-    options: &Options,
-    turns: &Semaphore,
-) -> Answer {
-    let Some(route) = route(request.uri().path(), options) else { return not_found() };
-    if let Some(refusal) = refusal(request.method(), route.methods) {
-        return refusal;
-    }
-    if let Err(refusal) = options.guard.judge(route.shows, request.headers(), asker) {
-        return refused(refusal);
-    }
-    if route.changes
-        && let Err(refusal) = options.guard.judge_change(request.headers(), asker)
-    {
-        return refused(refusal);
-    }
-    // Fails when it is closed, which it never is.
-    let _turn = if route.waits { turns.acquire().await.ok() } else { None };
-    (route.answer)(&Question { request, asker, source, options }).await
-}
-
-/// hyper leaves out the body of the answer to the latter.
-const READING: &str = "GET, HEAD";
-/// As ZooKeeper has it for what changes the server.
-const WRITING: &str = "POST";
 
 async fn metrics_page(asked: &Question<'_>) -> Answer {
     let source = asked.source;
@@ -185,149 +56,14 @@ async fn metrics_page(asked: &Question<'_>) -> Answer {
     page(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
 }
 
-/// Whether a server may be stopped: this one, or that of the parameter `server`.
-async fn stoppable(asked: &Question<'_>) -> Answer {
-    let ids = |name| {
-        let text = asked.parameter(name).unwrap_or_default();
-        let ids = text.split(',').filter(|id| !id.is_empty()).map(str::parse::<u8>);
-        ids.collect::<Result<Vec<_>, _>>().ok()
-    };
-    let (Some(servers), Some(ignored)) = (ids("server"), ids("ignore")) else {
-        return plain(StatusCode::BAD_REQUEST, "server, ignore: expected the N of server.N\n");
-    };
-    let server = match servers.as_slice() {
-        [] => None,
-        [server] => Some(*server),
-        _ => return plain(StatusCode::BAD_REQUEST, "server: one at a time\n"),
-    };
-    let verdict = pre_stop::judge(asked.source, &Asked { server, ignored }).await;
-    let status = match verdict {
-        Verdict::Yes(_) => StatusCode::OK,
-        Verdict::NotNow(_) | Verdict::Never(_) => StatusCode::SERVICE_UNAVAILABLE,
-        Verdict::Unknown => StatusCode::NOT_FOUND,
-    };
-    plain(status, verdict.text())
-}
-
-fn command_list(commands_path: &str) -> Answer {
-    let mut text = String::new();
-    for command in Command::ALL.into_iter().filter(|command| !command.is_disabled()) {
-        let name = command.name();
-        text.push_str(&format!("<a href=\"{commands_path}/{name}\">{name}</a>\n<br/>\n"));
-    }
-    page(StatusCode::OK, "text/html; charset=utf-8", text)
-}
-
-/// The locks below the parameter `prefix`.
-async fn lock_view(asked: &Question<'_>) -> Answer {
-    let prefix = asked.parameter("prefix");
-    match locks::prefix(prefix.as_deref()) {
-        Ok(prefix) => view(Scope::Locks { prefix }, asked.source).await,
-        Err(reason) => plain(StatusCode::BAD_REQUEST, format!("prefix: {reason}\n")),
-    }
-}
-
-async fn view(scope: Scope, source: &dyn Source) -> Answer {
-    match locks::answer(scope, source).await {
-        Some(answer) => page(StatusCode::OK, "application/json", answer),
-        None => stopping(),
-    }
-}
-
-/// Who held the locks in the directory `path` before.
-async fn lock_history(asked: &Question<'_>) -> Answer {
-    match locks::prefix(asked.parameter("path").as_deref()) {
-        Ok(path) => shown(tree_view::history(path, asked.source).await),
-        Err(reason) => plain(StatusCode::BAD_REQUEST, format!("path: {reason}\n")),
-    }
-}
-
-/// The znode at `path` and its children behind the name `after`, `limit` of them.
-async fn znode(asked: &Question<'_>) -> Answer {
-    let guard = &asked.options.guard;
-    if guard.hides_tree {
-        let words = "the tree is not shown: lockkeeper.adminBrowser is false\n";
-        return plain(StatusCode::FORBIDDEN, words);
-    }
-    let path = match locks::prefix(asked.parameter("path").as_deref()) {
-        Ok(path) => path,
-        Err(reason) => return plain(StatusCode::BAD_REQUEST, format!("path: {reason}\n")),
-    };
-    let (after, limit) = (asked.parameter("after"), asked.parameter("limit"));
-    let shows_all = guard.has_proof(asked.request.headers(), asked.asker);
-    let question = tree_view::ask(path, after, limit.as_deref(), shows_all);
-    match tree_view::znode(question, asked.source).await {
-        Some(Some(answer)) => json_page(StatusCode::OK, &answer),
-        Some(None) => plain(StatusCode::NOT_FOUND, "no such znode\n"),
-        None => stopping(),
-    }
-}
-
-/// Takes a lock away from the contender `node`, or asks for it, if its czxid is `token`.
-async fn lock_change(asked: &Question<'_>, what: Change) -> Answer {
-    let (node, token) = (asked.parameter("node"), asked.parameter("token"));
-    let (Some(node), Some(Ok(token))) = (node, token.map(|text| text.parse::<i64>())) else {
-        return plain(StatusCode::BAD_REQUEST, "node and token say which contender\n");
-    };
-    let done = change::run(what, &node, token, asked.source.facts()).await;
-    let outcome = done.as_ref().map_or_else(|refused| refused.1.as_str(), |_| "done");
-    let remote = asked.asker.remote;
-    tracing::info!(?what, node, token, %remote, outcome, "an operator changes a lock");
-    match done {
-        Ok(answer) => json_page(StatusCode::OK, &answer),
-        Err(Refused(status, words)) => plain(status, words + "\n"),
-    }
-}
-
-/// Finishes the upgrade of the ensemble to this release.
-async fn finish_upgrade(asked: &Question<'_>) -> Answer {
-    let done = upgrade::finish(asked.source).await;
-    let outcome = done.as_ref().map_or_else(|(_, words)| words.as_str(), |_| "done");
-    tracing::info!(remote = %asked.asker.remote, outcome, "an operator finishes the upgrade");
-    told(done)
-}
-
-/// A live migration: what it has come to, or a step of it.
-async fn migrate(asked: &Question<'_>, what: Migrate) -> Answer {
-    let order = (what, asked.asker.remote);
-    told(migration::answer(order, &|name| asked.parameter(name), asked.source).await)
-}
-
-/// A backup.
-async fn snapshot(asked: &Question<'_>) -> Answer {
-    backup::answer(asked.parameter("subtree").as_deref(), asked.source).await
-}
-
-async fn command(asked: &Question<'_>) -> Answer {
-    let Question { request, asker, source, options } = *asked;
-    let name = request.uri().path().strip_prefix(options.commands_path.as_str());
-    let name = percent_decoded(name.and_then(|rest| rest.strip_prefix('/')).unwrap_or_default());
-    let Some(command) = Command::find(&name) else {
-        return json_page(StatusCode::OK, &commands::unknown(&name));
-    };
-    let methods = if command.is_post() { WRITING } else { READING };
-    if let Some(refusal) = refusal(request.method(), methods) {
-        return refusal;
-    }
-    if command == Command::Snapshot && is_running(&source.status()) {
-        let streaming = asked.parameter("streaming");
-        let question = (request.headers(), asker, streaming.as_deref());
-        return zookeeper_snapshot::answer(question, source, &options.guard).await;
-    }
-    let trace_mask = asked.parameter("traceMask");
-    let answer = commands::run(command, trace_mask.as_deref(), source).await;
-    let disabled = command.is_disabled();
-    json_page(if disabled { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }, &answer)
-}
-
 #[cfg(test)]
 mod tests {
     use hyper::body::Bytes;
     use serde_json::{Value, json};
 
+    use super::super::Guard;
     use super::super::fake::Fake;
-    use super::super::guard::Guard;
-    use super::super::served::{Reply, Served};
+    use super::super::http::served::{Reply, Served};
     use super::*;
     use crate::replica::inspect::ZnodeReport;
 

@@ -4,14 +4,14 @@
 //! the whole) and gives the date as `MM/DD/YYYY HH:MM UTC`, the only form that the Go client reads.
 
 /// Version of ZooKeeper whose behaviour is offered.
-pub(super) const ZOOKEEPER: &str = "3.9.5";
+pub(in crate::admin) const ZOOKEEPER: &str = "3.9.5";
 
 /// When this was built, from the build script.
-pub(super) const BUILT: &str = env!("LOCKKEEPER_BUILT");
+pub(in crate::admin) const BUILT: &str = env!("LOCKKEEPER_BUILT");
 
 /// `3.9.5-lockkeeper-<version>, built on MM/DD/YYYY HH:MM UTC`.
 #[must_use]
-pub(crate) fn full_version() -> String {
+pub(in crate::admin) fn full_version() -> String {
     format!("{ZOOKEEPER}-lockkeeper-{}, built on {BUILT}", env!("CARGO_PKG_VERSION"))
 }
 

@@ -109,6 +109,22 @@ const ARROWS: Arrows = &[
 /// Files that are not named may import all of them, and all may import those.
 const ROOMS: &[(&str, Arrows)] = &[
     (
+        "admin",
+        &[
+            ("source", &[]),
+            ("text", &[]),
+            ("http", &["source"]),
+            ("console", &["http"]),
+            ("backup", &["http", "source"]),
+            ("locks", &["http", "source"]),
+            ("metrics", &["source", "text", "locks"]),
+            ("ensemble", &["http", "source", "metrics"]),
+            ("commands", &["http", "source", "text", "metrics", "ensemble"]),
+            ("words", &["commands"]),
+            ("routes", &["http", "console", "backup", "locks", "metrics", "ensemble", "commands"]),
+        ],
+    ),
+    (
         "server",
         &[
             ("clock", &[]),
@@ -279,7 +295,7 @@ const CRATES: &[(&str, &[&str])] = &[
 const SUPERVISED: [&str; 4] = ["server", "admin", "storage", "replica"];
 /// Files of those that are parts of tests.
 const TEST_FILES: [&str; 3] =
-    ["src/server/peer/image_tests.rs", "src/admin/served.rs", "src/admin/fake.rs"];
+    ["src/server/peer/image_tests.rs", "src/admin/http/served.rs", "src/admin/fake.rs"];
 /// Names that start a thread or task without supervision.
 const UNSUPERVISED: [&str; 6] =
     ["JoinSet", "thread::Builder", "thread::scope", "spawn_local", "tokio::spawn", "task::spawn"];

@@ -4,6 +4,8 @@
 //! of a bucket; counts up to a power of two are exact. *Never* measures: threads count into buckets of their own, and
 //! this is made of those when somebody asks.
 
+use crate::admin::text::rounded;
+
 /// Buckets of each power of two.
 const PER_OCTAVE: usize = 8;
 const PER_OCTAVE_BITS: u32 = PER_OCTAVE.ilog2();
@@ -132,11 +134,6 @@ impl Distribution {
             max: self.max.max(other.max),
         }
     }
-}
-
-/// Four decimals at most, as ZooKeeper shows means.
-pub(super) fn rounded(mean: f64) -> f64 {
-    (mean * 10_000.0).round() / 10_000.0
 }
 
 #[cfg(test)]

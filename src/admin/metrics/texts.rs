@@ -8,8 +8,8 @@
 
 use std::fmt;
 
+use super::super::text::rounded;
 use super::super::version::full_version;
-use super::distribution::rounded;
 use super::metric::{METRICS, QUANTILES, Reading, Summary, Value};
 use crate::replica::inspect::Mode;
 

@@ -14,7 +14,7 @@ use zookeeper_client::{Client, SaslOptions};
 
 use super::flags::{LockFlags, complain};
 use super::kind::Lock;
-use crate::admin::date::java_date;
+use crate::admin::java_date;
 use crate::cli::client;
 use crate::cli::duration::now_ms;
 use crate::cli::flags::Access;

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use crate::admin::date::java_date;
+use crate::admin::java_date;
 use crate::proto::Stat;
 
 /// Whether a command has set a watch.

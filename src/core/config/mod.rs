@@ -75,7 +75,7 @@ pub use table::SECTIONS;
 pub use tls::TlsConfig;
 pub use values::PATH_BYTES_MAX;
 pub use words::FourLetterWords;
-pub use words::KNOWN as FOUR_LETTER_WORDS;
+pub use words::WORDS as FOUR_LETTER_WORDS;
 
 /// Everything a server is told, resolved: defaults filled in, limits checked.
 ///

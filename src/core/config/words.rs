@@ -31,7 +31,7 @@ impl FourLetterWords {
             if word == "*" {
                 return (FourLetterWords::All, None);
             }
-            if KNOWN.contains(&word) {
+            if by_default(word).is_some() {
                 words.insert(word.to_string());
             } else {
                 unknown.push(format!("`{word}`"));
@@ -52,7 +52,11 @@ impl FourLetterWords {
     pub fn allows(&self, word: &str, from_loopback: bool) -> bool {
         match self {
             FourLetterWords::All => true,
-            FourLetterWords::Default => word != HASH && (from_loopback || CHEAP.contains(&word)),
+            FourLetterWords::Default => match by_default(word) {
+                Some(ByDefault::Everywhere) => true,
+                Some(ByDefault::Here) => from_loopback,
+                Some(ByDefault::Nowhere) | None => false,
+            },
             FourLetterWords::Listed(words) => word == "srvr" || words.contains(word),
         }
     }
@@ -81,16 +85,44 @@ impl FourLetterWords {
     }
 }
 
-/// Shows digests that cost CPU at every write: they are kept only where the word is named.
-const HASH: &str = "hash";
-/// Every word.
-pub const KNOWN: [&str; 18] = [
-    "conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro", "mntr", "ruok", "srst",
-    "srvr", "stat", "stmk", "wchc", "wchp", "wchs",
+/// Where a word may be asked from if nothing is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByDefault {
+    /// From anywhere: it costs little and discloses no session or path.
+    Everywhere,
+    /// From this machine.
+    Here,
+    /// From nowhere: it shows digests that cost CPU at every write, which are kept only where the word is named.
+    Nowhere,
+}
+
+use ByDefault::{Everywhere, Here, Nowhere};
+
+/// Every word, and where it may be asked from if nothing is configured.
+pub const WORDS: [(&str, ByDefault); 18] = [
+    ("conf", Everywhere),
+    ("cons", Here),
+    ("crst", Here),
+    ("dirs", Everywhere),
+    ("dump", Here),
+    ("envi", Everywhere),
+    ("gtmk", Here),
+    ("hash", Nowhere),
+    ("isro", Everywhere),
+    ("mntr", Everywhere),
+    ("ruok", Everywhere),
+    ("srst", Here),
+    ("srvr", Everywhere),
+    ("stat", Everywhere),
+    ("stmk", Here),
+    ("wchc", Here),
+    ("wchp", Here),
+    ("wchs", Everywhere),
 ];
-/// Words that cost little and disclose no session or path: allowed from anywhere by default.
-pub(crate) const CHEAP: [&str; 9] =
-    ["ruok", "srvr", "stat", "mntr", "conf", "isro", "envi", "wchs", "dirs"];
+
+fn by_default(word: &str) -> Option<ByDefault> {
+    WORDS.iter().find(|(known, _)| *known == word).map(|(_, by_default)| *by_default)
+}
 
 #[cfg(test)]
 mod tests {
@@ -99,9 +131,10 @@ mod tests {
     #[test]
     fn by_default_costly_words_are_for_this_machine_only() {
         let words = FourLetterWords::Default;
-        for word in CHEAP {
+        for word in ["ruok", "srvr", "stat", "mntr", "conf", "isro", "envi", "wchs", "dirs"] {
             assert!(words.allows(word, false), "{word}");
         }
+        assert!(!words.allows("hash", true));
         for word in ["cons", "dump", "wchc", "wchp", "crst", "srst", "stmk"] {
             assert!(!words.allows(word, false), "{word}");
             assert!(words.allows(word, true), "{word}");

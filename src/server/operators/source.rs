@@ -13,12 +13,11 @@ use super::backups;
 use super::shared::Shared;
 use super::zookeeper_snapshot;
 use crate::admin::{
-    Asking, Backing, Counters, Facts, Gathering, Inspection, LeaderChange, Snapshotting, Source,
-    StandingsOf,
+    BackupStream, Counters, Facts, LeaderChange, NoBackup, Pending, SnapshotStream, Source,
 };
 use crate::backup::Selection;
-use crate::locks::Scope;
-use crate::replica::inspect::MIGRATION_UNKNOWN;
+use crate::locks::{Local, Scope};
+use crate::replica::inspect::{MIGRATION_UNKNOWN, Standings};
 use crate::replica::{Input, Inspect, MigrateOrder, Report, Status};
 use crate::server::credentials::{Followed, FollowedUsers};
 use crate::server::error::ServerError;
@@ -64,7 +63,7 @@ impl Source for Shared {
         self.published.leaders.lock().unwrap_or_else(PoisonError::into_inner).all()
     }
 
-    fn inspect(&self, what: Inspect) -> Inspection<'_> {
+    fn inspect(&self, what: Inspect) -> Pending<'_, Option<Report>> {
         Box::pin(async move {
             let ask = async {
                 let _turn = match what {
@@ -90,7 +89,7 @@ impl Source for Shared {
         })
     }
 
-    fn gather(&self, scope: Scope) -> Gathering<'_> {
+    fn gather(&self, scope: Scope) -> Pending<'_, Vec<(u64, Option<Local>)>> {
         Box::pin(async move {
             match &self.peers {
                 Some(peers) => lock_query::gather(peers, scope).await,
@@ -99,7 +98,7 @@ impl Source for Shared {
         })
     }
 
-    fn standings_of(&self, server: u8) -> StandingsOf<'_> {
+    fn standings_of(&self, server: u8) -> Pending<'_, Option<Standings>> {
         Box::pin(async move { standings_query::ask(self.peers.as_deref()?, server).await })
     }
 
@@ -107,13 +106,13 @@ impl Source for Shared {
         self.peers.as_ref().is_none_or(|peers| peers.knows_version(server, version))
     }
 
-    fn finish_upgrade(&self, version: u8) -> Asking<'_> {
+    fn finish_upgrade(&self, version: u8) -> Pending<'_, ()> {
         // Fails when the server is ending: then nothing comes of it, and who asked sees that.
         let input = Message::Input(Input::FinishUpgrade { version });
         Box::pin(async move { drop(self.driver.send(input).await) })
     }
 
-    fn migrate(&self, order: MigrateOrder, admins: Vec<String>) -> Inspection<'_> {
+    fn migrate(&self, order: MigrateOrder, admins: Vec<String>) -> Pending<'_, Option<Report>> {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
             self.driver.send(Message::Migrate { order, admins, answer }).await.ok()?;
@@ -126,11 +125,11 @@ impl Source for Shared {
         })
     }
 
-    fn backup(&self, selection: Selection) -> Backing<'_> {
+    fn backup(&self, selection: Selection) -> Pending<'_, Result<BackupStream, NoBackup>> {
         Box::pin(backups::begin(self, selection))
     }
 
-    fn zookeeper_snapshot(&self) -> Snapshotting<'_> {
+    fn zookeeper_snapshot(&self) -> Pending<'_, Result<SnapshotStream, NoBackup>> {
         Box::pin(zookeeper_snapshot::begin(self))
     }
 

@@ -6,42 +6,36 @@
 //!
 //! Reproduces `Commands.SnapshotCommand`.
 
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
-use serde_json::{Map, Value};
-use tokio::sync::mpsc;
+use serde_json::Value;
 
-use super::Source;
-use super::answer::{Answer, json_page};
-use super::backup::NoBackup;
-use super::body::{AnswerBody, Piece};
-use super::command::Command;
-use super::commands::finish;
-use super::guard::{Asker, Guard};
+use super::asked::{Asked, By, Shown, finish};
+use crate::admin::http::{Answer, AnswerBody, Question, json_page};
+use crate::admin::{NoBackup, SnapshotStream};
 
 /// The zxid of the snapshot, as text.
 const LAST_ZXID: &str = "last_zxid";
 /// Its bytes.
 const SNAPSHOT_SIZE: &str = "snapshot_size";
 
-/// A snapshot that is being made.
-#[derive(Debug)]
-pub struct SnapshotStream {
-    /// Its zxid.
-    pub zxid: i64,
-    /// Its size.
-    pub bytes: u64,
-    /// Its bytes.
-    pub pieces: mpsc::Receiver<Piece>,
+/// `restore`, which exists only by name.
+pub(super) fn restore(_: &Asked<'_>) -> Option<Shown> {
+    let words = "restore is disabled: it would replace the tree of one server under its clients; \
+                 `lockkeeper snapshot restore` begins a new ensemble with a backup";
+    Some(Shown::Error(words.to_owned()))
 }
 
-/// Answers a server that serves. The last of `asked` is the parameter `streaming`.
-pub(super) async fn answer(
-    (headers, asker, streaming): (&HeaderMap, Asker, Option<&str>),
-    source: &dyn Source,
-    guard: &Guard,
-) -> Answer {
-    if let Err((status, words)) = guard.judge_snapshot(headers, asker) {
+/// `snapshot`, which answers a stream.
+pub(super) async fn snapshot(asked: &Asked<'_>) -> Option<Shown> {
+    let By::Request(question) = asked.by else { return None };
+    Some(Shown::Page(Box::new(answer(question).await)))
+}
+
+async fn answer(question: &Question<'_>) -> Answer {
+    let Question { head, asker, source, options } = *question;
+    let guard = &options.guard;
+    if let Err((status, words)) = guard.judge_snapshot(&head.headers, asker) {
         return json(status, Some(words));
     }
     if guard.hides_snapshot {
@@ -62,6 +56,7 @@ pub(super) async fn answer(
             return json(StatusCode::INTERNAL_SERVER_ERROR, Some(&reason));
         }
     };
+    let streaming = question.parameter("streaming");
     let is_streamed = streaming.is_none_or(|value| value.eq_ignore_ascii_case("true"));
     let mut answer = match is_streamed {
         false => json(StatusCode::OK, None),
@@ -84,16 +79,14 @@ pub(super) async fn answer(
 
 /// An answer without a snapshot.
 fn json(status: StatusCode, error: Option<&str>) -> Answer {
-    let value: Value = finish(Map::new(), Command::Snapshot.name(), error.map(str::to_owned));
-    json_page(status, &value)
+    json_page(status, &finish(Value::Null, "snapshot", error))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::Fake;
-    use super::super::options::Options;
-    use super::super::served::{Reply, Served};
-    use super::*;
+    use crate::admin::fake::Fake;
+    use crate::admin::http::served::{Reply, Served};
+    use crate::admin::{Guard, Options};
 
     const SUPER: &str = "Authorization: digest super:test\r\n";
 

@@ -6,14 +6,16 @@
 //! as down on purpose count as lost, and as no reason. *Never* changes anything: it is a look, no reservation, and
 //! two servers that are asked about at the same time may both be told yes.
 
-use std::fmt::Write as _;
+use hyper::StatusCode;
 
-use super::{Source, question};
+use crate::admin::Source;
+use crate::admin::http::{Answer, Question, plain};
+use crate::admin::source::question;
 use crate::replica::inspect::{PeerStatus, Standings};
 
 /// Whether a server may be stopped.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+enum Verdict {
     /// It may; what happens then.
     Yes(String),
     /// Not as things are, which may change by themselves: why.
@@ -26,7 +28,7 @@ pub(super) enum Verdict {
 
 impl Verdict {
     /// As it is shown: the first line alone says what it is.
-    pub(super) fn text(&self) -> String {
+    fn text(&self) -> String {
         match self {
             Self::Yes(then) => format!("ok\n{then}\n"),
             Self::NotNow(reasons) => {
@@ -40,15 +42,39 @@ impl Verdict {
 
 /// What is asked.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Asked {
+struct Asked {
     /// Which server is to be stopped; `None`: the one that is asked.
-    pub(super) server: Option<u8>,
+    server: Option<u8>,
     /// Members that are known to be down.
-    pub(super) ignored: Vec<u8>,
+    ignored: Vec<u8>,
+}
+
+/// Whether a server may be stopped: this one, or that of the parameter `server`.
+pub(super) async fn answer(asked: &Question<'_>) -> Answer {
+    let ids = |name| {
+        let text = asked.parameter(name).unwrap_or_default();
+        let ids = text.split(',').filter(|id| !id.is_empty()).map(str::parse::<u8>);
+        ids.collect::<Result<Vec<_>, _>>().ok()
+    };
+    let (Some(servers), Some(ignored)) = (ids("server"), ids("ignore")) else {
+        return plain(StatusCode::BAD_REQUEST, "server, ignore: expected the N of server.N\n");
+    };
+    let server = match servers.as_slice() {
+        [] => None,
+        [server] => Some(*server),
+        _ => return plain(StatusCode::BAD_REQUEST, "server: one at a time\n"),
+    };
+    let verdict = judge(asked.source, &Asked { server, ignored }).await;
+    let status = match verdict {
+        Verdict::Yes(_) => StatusCode::OK,
+        Verdict::NotNow(_) | Verdict::Never(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Verdict::Unknown => StatusCode::NOT_FOUND,
+    };
+    plain(status, verdict.text())
 }
 
 /// Judges by what the leader says, which is asked if it is another server.
-pub(super) async fn judge(source: &dyn Source, asked: &Asked) -> Verdict {
+async fn judge(source: &dyn Source, asked: &Asked) -> Verdict {
     let stopping = || Verdict::NotNow(vec!["this server is stopping".to_string()]);
     let Some(own) = question::standings(source).await else { return stopping() };
     let own_id = u8::try_from(source.facts().server_id).unwrap_or(0);
@@ -136,12 +162,10 @@ fn out_of_step(peer: &PeerStatus) -> Option<String> {
 }
 
 fn alone(voters: usize) -> String {
-    let mut text = String::new();
-    let written = match voters {
-        1 => write!(text, "it is the only voter"),
-        _ => write!(text, "of {voters} voters none can be spared"),
+    let text = match voters {
+        1 => "it is the only voter".to_owned(),
+        _ => format!("of {voters} voters none can be spared"),
     };
-    written.expect("writing to a String does not fail");
     text + ": no client is served until it is back. Sessions are kept, each for its timeout from then on"
 }
 
@@ -153,8 +177,8 @@ const NO_LEADER: &str =
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::Fake;
     use super::*;
+    use crate::admin::fake::Fake;
     use crate::replica::inspect::Mode;
 
     /// A voter that keeps up.

@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use serde_json::{Value, json};
+
 /// Changes that are kept in mind.
 const CHANGES_MAX: usize = 256;
 
@@ -17,6 +19,13 @@ pub struct LeaderChange {
     pub term: u64,
     /// Who leads; `None`: no leader is known.
     pub leader: Option<u8>,
+}
+
+impl LeaderChange {
+    /// The change as pages show it.
+    pub(in crate::admin) fn json(&self) -> Value {
+        json!({ "time_ms": self.time_ms, "term": self.term, "leader": self.leader })
+    }
 }
 
 /// The changes.

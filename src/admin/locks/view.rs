@@ -4,9 +4,12 @@
 //! has not answered is named, and what it alone would know is null, never guessed; what was left out for
 //! its size is said. *Never* decides what a lock is: that is `crate::locks`.
 
+use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Source, question};
+use crate::admin::Source;
+use crate::admin::http::{Answer, Question, page, plain, stopping};
+use crate::admin::source::question;
 use crate::locks::snapshot::Session;
 use crate::locks::{Clients, Finding, Local, Lock, Place, Presence, Scope, Snapshot, Step, view};
 use crate::supervision::{self, Task};
@@ -23,8 +26,24 @@ pub(super) fn prefix(text: Option<&str>) -> Result<String, &'static str> {
     }
 }
 
-/// The answer, as text; `None` while the server is stopping.
-pub(super) async fn answer(scope: Scope, source: &dyn Source) -> Option<String> {
+/// The locks below the parameter `prefix`.
+pub(super) async fn locks(asked: &Question<'_>) -> Answer {
+    match prefix(asked.parameter("prefix").as_deref()) {
+        Ok(prefix) => page_of(Scope::Locks { prefix }, asked.source).await,
+        Err(reason) => plain(StatusCode::BAD_REQUEST, format!("prefix: {reason}\n")),
+    }
+}
+
+/// The page of a scope.
+pub(super) async fn page_of(scope: Scope, source: &dyn Source) -> Answer {
+    match text(scope, source).await {
+        Some(text) => page(StatusCode::OK, "application/json", text),
+        None => stopping(),
+    }
+}
+
+/// `None` while the server is stopping.
+async fn text(scope: Scope, source: &dyn Source) -> Option<String> {
     let asked = Asked::ask(scope, source).await?;
     // The sockets' thread has better things to do than to think about thousands of contenders.
     let write = move || format!("{:#}", asked.json());
@@ -32,18 +51,18 @@ pub(super) async fn answer(scope: Scope, source: &dyn Source) -> Option<String> 
 }
 
 /// All that was answered.
-pub(super) struct Asked {
+pub(in crate::admin) struct Asked {
     scope: Scope,
     own: u64,
     leader: Option<u64>,
     serving: bool,
-    pub(super) snapshot: Snapshot,
+    pub(in crate::admin) snapshot: Snapshot,
     others: Vec<(u64, Option<Local>)>,
 }
 
 impl Asked {
     /// Asks this server and the others; `None` while this one is stopping.
-    pub(super) async fn ask(scope: Scope, source: &dyn Source) -> Option<Self> {
+    pub(in crate::admin) async fn ask(scope: Scope, source: &dyn Source) -> Option<Self> {
         let gathering = source.gather(scope.clone());
         let (snapshot, others) = tokio::join!(question::locks(source, &scope), gathering);
         let (own, status) = (source.facts().server_id, source.status());
@@ -62,12 +81,12 @@ impl Asked {
         Clients::new(&self.snapshot, &self.locals(), is_complete)
     }
 
-    pub(super) fn locks(&self) -> Vec<Lock> {
+    pub(in crate::admin) fn locks(&self) -> Vec<Lock> {
         view(&self.snapshot, &self.clients())
     }
 
     /// Whether there is more than was answered.
-    pub(super) fn is_cut(&self) -> bool {
+    pub(in crate::admin) fn is_cut(&self) -> bool {
         self.snapshot.is_cut || self.locals().iter().any(|(_, local)| local.is_cut)
     }
 

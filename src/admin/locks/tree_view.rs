@@ -3,10 +3,13 @@
 //! *Owns* the keys of their JSON, which are stable: docs/CONSOLE.md lists them. *Invariants*: what was left out
 //! is said; data are bytes, written so that every one of them survives. *Never* decides who may ask.
 
+use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use super::locks::session_id;
-use super::{Source, question};
+use super::view::{prefix, session_id};
+use crate::admin::http::{Answer, Question, json_page, plain, shown, stopping};
+use crate::admin::source::question;
+use crate::admin::{LeaderChange, Source};
 use crate::locks::history::{Held, Stay, stays};
 use crate::locks::snapshot::Directory;
 use crate::proto::Acl;
@@ -19,25 +22,34 @@ const SESSIONS_MAX: usize = 1_000;
 /// Paths of one session there.
 const PATHS_MAX: usize = 200;
 
-/// One znode; `Some(None)` if it is not there, `None` while the server is stopping.
-pub(super) async fn znode(question: ZnodeQuestion, source: &dyn Source) -> Option<Option<Value>> {
-    let path = question.path.clone();
-    let report = question::znode(source, question).await?;
-    Some(report.map(|report| shown(&path, &report)))
+/// The znode at `path` and its children behind the name `after`, `limit` of them.
+pub(super) async fn znode(asked: &Question<'_>) -> Answer {
+    let guard = &asked.options.guard;
+    if guard.hides_tree {
+        let words = "the tree is not shown: lockkeeper.adminBrowser is false\n";
+        return plain(StatusCode::FORBIDDEN, words);
+    }
+    let path = match prefix(asked.parameter("path").as_deref()) {
+        Ok(path) => path,
+        Err(reason) => return plain(StatusCode::BAD_REQUEST, format!("path: {reason}\n")),
+    };
+    let question = ZnodeQuestion {
+        path: path.clone(),
+        after: asked.parameter("after").unwrap_or_default(),
+        children: asked
+            .parameter("limit")
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(CHILDREN_MAX),
+        shows_all: guard.has_proof(&asked.head.headers, asked.asker),
+    };
+    match question::znode(asked.source, question).await {
+        Some(Some(report)) => json_page(StatusCode::OK, &znode_json(&path, &report)),
+        Some(None) => plain(StatusCode::NOT_FOUND, "no such znode\n"),
+        None => stopping(),
+    }
 }
 
-/// The question for a znode at a path.
-pub(super) fn ask(
-    path: String,
-    after: Option<String>,
-    limit: Option<&str>,
-    shows_all: bool,
-) -> ZnodeQuestion {
-    let children = limit.and_then(|text| text.parse().ok()).unwrap_or(CHILDREN_MAX);
-    ZnodeQuestion { path, after: after.unwrap_or_default(), children, shows_all }
-}
-
-fn shown(path: &str, report: &ZnodeReport) -> Value {
+fn znode_json(path: &str, report: &ZnodeReport) -> Value {
     let ZnodeReport { zxid, stat, acl, data, is_hidden, children, has_more, is_cut } = report;
     let bytes = data.as_deref();
     let text = bytes.and_then(text_of);
@@ -125,8 +137,16 @@ pub(super) async fn watches(source: &dyn Source) -> Option<Value> {
     }))
 }
 
+/// Who held the locks in the directory `path` before.
+pub(super) async fn history(asked: &Question<'_>) -> Answer {
+    match prefix(asked.parameter("path").as_deref()) {
+        Ok(path) => shown(departures(path, asked.source).await),
+        Err(reason) => plain(StatusCode::BAD_REQUEST, format!("path: {reason}\n")),
+    }
+}
+
 /// Who has left the locks of a directory; `None` while the server is stopping.
-pub(super) async fn history(directory: String, source: &dyn Source) -> Option<Value> {
+async fn departures(directory: String, source: &dyn Source) -> Option<Value> {
     let snapshot = question::departures(source, directory).await?;
     let known = snapshot.directories.first();
     let left: Vec<Value> =
@@ -137,7 +157,7 @@ pub(super) async fn history(directory: String, source: &dyn Source) -> Option<Va
         "path": known.map(|known| known.path.as_str()),
         "known_since_ms": known.map(|known| known.known_since_ms),
         "left": left,
-        "elections": source.elections().iter().map(super::overview::election).collect::<Value>(),
+        "elections": source.elections().iter().map(LeaderChange::json).collect::<Value>(),
     }))
 }
 
@@ -190,7 +210,7 @@ mod tests {
 
     #[test]
     fn data_are_a_text_if_they_are_one_and_always_bytes() {
-        let value = shown("/p", &report("\u{e4}b".as_bytes()));
+        let value = znode_json("/p", &report("\u{e4}b".as_bytes()));
         assert_eq!(
             value["data"],
             json!({ "hex": "c3a462", "text": "\u{e4}b", "hidden": false, "cut": false })
@@ -200,17 +220,17 @@ mod tests {
             json!({ "scheme": "world", "id": "anyone", "permissions": "cr" })
         );
         assert_eq!(value["children"][0]["session"], "0x10");
-        assert_eq!(shown("/p", &report(&[0xff, 0]))["data"]["text"], Value::Null);
+        assert_eq!(znode_json("/p", &report(&[0xff, 0]))["data"]["text"], Value::Null);
         let mut hidden = report(b"x");
         (hidden.data, hidden.is_hidden) = (None, true);
-        assert_eq!(shown("/p", &hidden)["data"]["hidden"], true);
+        assert_eq!(znode_json("/p", &hidden)["data"]["hidden"], true);
     }
 
     #[test]
     fn long_data_are_cut_and_that_is_said() {
-        let value = shown("/p", &report("\u{20ac}".repeat(DATA_BYTES_MAX).as_bytes()));
+        let value = znode_json("/p", &report("\u{20ac}".repeat(DATA_BYTES_MAX).as_bytes()));
         assert_eq!(value["data"]["cut"], true);
         assert_eq!(value["data"]["text"].as_str().unwrap().len(), DATA_BYTES_MAX / 3 * 3);
-        assert_eq!(shown("/p", &report(&[b'a'; DATA_BYTES_MAX]))["data"]["cut"], false);
+        assert_eq!(znode_json("/p", &report(&[b'a'; DATA_BYTES_MAX]))["data"]["cut"], false);
     }
 }

@@ -1,6 +1,18 @@
-//! Dates as Java's `Date.toString` writes them, always in UTC.
+//! Values as ZooKeeper's texts have them. Dates are as Java's `Date.toString` writes them, always in UTC.
+
+use std::fmt::{Arguments, Write as _};
 
 use time::OffsetDateTime;
+
+/// Appends formatted text.
+pub(super) fn put(out: &mut String, arguments: Arguments<'_>) {
+    out.write_fmt(arguments).expect("writing to a String cannot fail");
+}
+
+/// Four decimals at most, as ZooKeeper shows means.
+pub(super) fn rounded(mean: f64) -> f64 {
+    (mean * 10_000.0).round() / 10_000.0
+}
 
 /// `Sat Nov 21 02:37:21 UTC 2026` for milliseconds since the epoch.
 pub(crate) fn java_date(wall_ms: i64) -> String {

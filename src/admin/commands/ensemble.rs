@@ -1,7 +1,7 @@
 //! What operators see of an ensemble: who leads, who votes, who is synced.
 //!
 //! *Owns* the texts and JSON shapes that exist in an ensemble only: the membership behind `conf`,
-//! and the commands `leader`, `observers`, `voting_view` and `zabstate`. Values in, texts out.
+//! and the commands `leader`, `observers`, `voting_view` and `zabstate`.
 //! *Invariant*: the membership shown is the committed one, as `/zookeeper/config` holds it; a text
 //! that cannot be read shows nothing rather than something made up.
 //!
@@ -9,19 +9,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Facts;
-use super::words::put;
+use super::asked::{Asked, Shown};
+use crate::admin::Facts;
+use crate::admin::source::question;
+use crate::admin::text::put;
 use crate::config::{HostPort, Membership, PeerAddress, Role, ServerSpec, bracketed};
-use crate::replica::Status;
 use crate::replica::inspect::Mode;
-
-/// Whether this server is one of an ensemble that it takes part in.
-pub(super) fn takes_part(mode: Mode) -> bool {
-    match mode {
-        Mode::Leader | Mode::Follower | Mode::Observer => true,
-        Mode::Standalone | Mode::Looking | Mode::ReadOnly => false,
-    }
-}
 
 /// The lines of `conf` behind those of every server. The last one has no newline, as there.
 pub(super) fn conf(facts: &Facts, membership: &str) -> String {
@@ -46,26 +39,31 @@ pub(super) fn conf(facts: &Facts, membership: &str) -> String {
 }
 
 /// `leader`.
-pub(super) fn leader(status: &Status, membership: &str) -> Result<Value, String> {
-    if !takes_part(status.mode) {
-        return Err("server is not initialized".to_string());
+pub(super) async fn leader(asked: &Asked<'_>) -> Option<Shown> {
+    let members = members(&question::membership(asked.source).await?);
+    let status = &asked.status;
+    match status.mode {
+        Mode::Leader | Mode::Follower | Mode::Observer => {}
+        Mode::Standalone | Mode::Looking | Mode::ReadOnly => {
+            return Some(Shown::Error("server is not initialized".to_string()));
+        }
     }
-    let members = members(membership);
     let leader = members.iter().find(|member| Some(member.id) == status.leader);
     let hosts = |member: &ServerSpec| {
         let hosts: Vec<&str> = member.addresses.iter().map(|a| a.host.as_str()).collect();
         hosts.join("|")
     };
-    Ok(json!({
+    Some(Shown::Data(json!({
         "is_leader": status.mode == Mode::Leader,
         // ZooKeeper's "none" is -1.
         "leader_id": status.leader.map_or(-1, i64::from),
         "leader_ip": leader.map_or(String::new(), hosts),
-    }))
+    })))
 }
 
 /// `observers`: those that follow this server, so none but on the leader.
-pub(super) fn observers(status: &Status) -> Value {
+pub(super) fn observers(asked: &Asked<'_>) -> Option<Shown> {
+    let status = &asked.status;
     let leads = status.mode == Mode::Leader;
     let list: Vec<Value> = status
         .peers
@@ -74,13 +72,14 @@ pub(super) fn observers(status: &Status) -> Value {
         .map(|peer| json!({ "sid": peer.server, "is_synced": peer.is_synced }))
         .collect();
     let synced = status.peers.iter().filter(|peer| leads && peer.is_observer && peer.is_synced);
-    json!({ "synced_observers": synced.count(), "observers": list })
+    Some(Shown::Data(json!({ "synced_observers": synced.count(), "observers": list })))
 }
 
 /// `voting_view`: the participants by id.
-pub(super) fn voting_view(membership: &str) -> Value {
+pub(super) async fn voting_view(asked: &Asked<'_>) -> Option<Shown> {
+    let members = members(&question::membership(asked.source).await?);
     let mut view = Map::new();
-    for member in members(membership).iter().filter(|member| member.role == Role::Participant) {
+    for member in members.iter().filter(|member| member.role == Role::Participant) {
         let shown = json!({
             "server_addresses": addresses(member, |a| a.peer_port),
             "election_addresses": addresses(member, |a| a.election_port),
@@ -89,21 +88,22 @@ pub(super) fn voting_view(membership: &str) -> Value {
         });
         view.insert(member.id.to_string(), shown);
     }
-    json!({ "current_config": view })
+    Some(Shown::Data(json!({ "current_config": view })))
 }
 
 /// `zabstate`. The epoch and counter are the halves of the zxid.
-pub(super) fn zabstate(status: &Status, facts: &Facts, membership: &str) -> Value {
+pub(super) async fn zabstate(asked: &Asked<'_>) -> Option<Shown> {
+    let members = members(&question::membership(asked.source).await?);
+    let (status, facts) = (&asked.status, asked.source.facts());
     if matches!(status.mode, Mode::Standalone | Mode::ReadOnly) {
-        return json!({ "voting": false, "zabstate": "" });
+        return Some(Shown::Data(json!({ "voting": false, "zabstate": "" })));
     }
-    let members = members(membership);
     let own = own(facts, &members);
     let first = |port: fn(&PeerAddress) -> u16| {
         own.map_or(String::new(), |own| addresses(own, port).join("|"))
     };
     let voting = own.is_some_and(|own| own.role == Role::Participant);
-    json!({
+    Some(Shown::Data(json!({
         "myid": facts.server_id,
         "is_leader": status.mode == Mode::Leader,
         "quorum_address": first(|a| a.peer_port),
@@ -114,10 +114,10 @@ pub(super) fn zabstate(status: &Status, facts: &Facts, membership: &str) -> Valu
         "zab_epoch": status.zxid >> 32,
         "zab_counter": status.zxid & 0xffff_ffff,
         "zabstate": if status.mode == Mode::Looking { "election" } else { "broadcast" },
-    })
+    })))
 }
 
-pub(super) fn members(membership: &str) -> Vec<ServerSpec> {
+fn members(membership: &str) -> Vec<ServerSpec> {
     Membership::parse(membership).unwrap_or_default().servers
 }
 
@@ -136,8 +136,9 @@ fn client_address(member: &ServerSpec) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::{Fake, MEMBERSHIP};
+    use super::super::get;
     use super::*;
+    use crate::admin::fake::{Fake, MEMBERSHIP};
 
     #[test]
     fn conf_ends_in_the_membership() {
@@ -151,37 +152,53 @@ mod tests {
         );
     }
 
-    #[test]
-    fn the_leader_is_shown_by_every_member_that_follows_it() {
+    /// The answer, or its error, without what every answer ends in.
+    async fn shown(name: &str, fake: &Fake) -> Value {
+        let mut answer = get(name, fake).await;
+        let keys = answer.as_object_mut().unwrap();
+        keys.remove("command");
+        keys.remove("error").filter(|error| !error.is_null()).unwrap_or(answer)
+    }
+
+    #[tokio::test]
+    async fn the_leader_is_shown_by_every_member_that_follows_it() {
         let mut fake = Fake::leader();
-        let shown = leader(&fake.status, MEMBERSHIP).unwrap();
-        assert_eq!(shown, json!({ "is_leader": true, "leader_id": 1, "leader_ip": "zk1" }));
+        assert_eq!(
+            shown("leader", &fake).await,
+            json!({ "is_leader": true, "leader_id": 1, "leader_ip": "zk1" })
+        );
         fake.status.mode = Mode::Follower;
         fake.status.leader = Some(2);
-        let shown = leader(&fake.status, MEMBERSHIP).unwrap();
-        assert_eq!(shown, json!({ "is_leader": false, "leader_id": 2, "leader_ip": "::2" }));
+        assert_eq!(
+            shown("leader", &fake).await,
+            json!({ "is_leader": false, "leader_id": 2, "leader_ip": "::2" })
+        );
         fake.status.leader = None;
-        assert_eq!(leader(&fake.status, MEMBERSHIP).unwrap()["leader_id"], -1);
+        assert_eq!(shown("leader", &fake).await["leader_id"], -1);
         for mode in [Mode::Standalone, Mode::Looking, Mode::ReadOnly] {
             fake.status.mode = mode;
-            assert_eq!(leader(&fake.status, "").unwrap_err(), "server is not initialized");
+            assert_eq!(shown("leader", &fake).await, "server is not initialized");
         }
     }
 
-    #[test]
-    fn only_a_leader_has_observers() {
+    #[tokio::test]
+    async fn only_a_leader_has_observers() {
         let mut fake = Fake::leader();
         assert_eq!(
-            observers(&fake.status),
+            shown("observers", &fake).await,
             json!({ "synced_observers": 1, "observers": [{ "sid": 4, "is_synced": true }] })
         );
         fake.status.mode = Mode::Follower;
-        assert_eq!(observers(&fake.status), json!({ "synced_observers": 0, "observers": [] }));
+        assert_eq!(
+            shown("observers", &fake).await,
+            json!({ "synced_observers": 0, "observers": [] })
+        );
     }
 
-    #[test]
-    fn the_voting_view_is_of_participants() {
-        let view = voting_view(MEMBERSHIP);
+    #[tokio::test]
+    async fn the_voting_view_is_of_participants() {
+        let mut fake = Fake::leader();
+        let view = shown("voting_view", &fake).await;
         let ids: Vec<_> = view["current_config"].as_object().unwrap().keys().collect();
         assert_eq!(ids, ["1", "2", "3"]);
         assert_eq!(
@@ -191,14 +208,17 @@ mod tests {
                 "client_address": "0.0.0.0:2181", "learner_type": "participant",
             })
         );
-        assert_eq!(voting_view(""), json!({ "current_config": {} }), "a single server has none");
-        assert_eq!(voting_view("no membership"), json!({ "current_config": {} }));
+        // A single server has none.
+        for membership in ["", "no membership"] {
+            fake.membership = membership.to_owned();
+            assert_eq!(shown("voting_view", &fake).await, json!({ "current_config": {} }));
+        }
     }
 
-    #[test]
-    fn zabstate_shows_where_this_server_is_and_whether_it_votes() {
+    #[tokio::test]
+    async fn zabstate_shows_where_this_server_is_and_whether_it_votes() {
         let mut fake = Fake::leader();
-        let shown = zabstate(&fake.status, &fake.facts, MEMBERSHIP);
+        let shown = get("zabstate", &fake).await;
         for (key, value) in [
             ("myid", json!(1)),
             ("is_leader", json!(true)),
@@ -215,7 +235,7 @@ mod tests {
         }
         fake.facts.server_id = 4;
         fake.status.mode = Mode::Looking;
-        let shown = zabstate(&fake.status, &fake.facts, MEMBERSHIP);
+        let shown = get("zabstate", &fake).await;
         assert_eq!((&shown["voting"], &shown["zabstate"]), (&json!(false), &json!("election")));
     }
 }

@@ -3,8 +3,8 @@
 use hyper::StatusCode;
 use tokio::time::{Duration, sleep};
 
-use super::Source;
-use super::answer::{Answer, plain};
+use crate::admin::Source;
+use crate::admin::http::{Answer, plain};
 
 /// A server lives unless a thread of it has panicked, or its driver does not come to an end of what it
 /// is doing: a restart mends both. What it waits for (a disk, another server) is no reason to kill it.
@@ -29,7 +29,7 @@ fn stall(stalled: Duration) -> String {
 
 /// A driver that is busy for so long with one turn is dead. The longest that are known (a state of
 /// gigabytes that is replaced, a disk that takes its time) take a few seconds.
-pub(super) const STALLED_DEAD: Duration = Duration::from_secs(30);
+pub(in crate::admin) const STALLED_DEAD: Duration = Duration::from_secs(30);
 
 /// And a server that is busy for so long serves no client at the moment.
 const STALLED_UNREADY: Duration = Duration::from_secs(5);
@@ -58,10 +58,10 @@ pub(super) fn readiness(source: &dyn Source) -> Answer {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use super::super::fake::Fake;
-    use super::super::options::Options;
-    use super::super::served::Served;
     use super::*;
+    use crate::admin::Options;
+    use crate::admin::fake::Fake;
+    use crate::admin::http::served::Served;
 
     #[tokio::test]
     async fn readiness_follows_serving_and_liveness_does_not() {

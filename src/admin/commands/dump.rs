@@ -10,13 +10,20 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::date::java_date;
-use super::words::put;
-use super::{Source, question};
+use super::asked::{Asked, Shown};
+use crate::admin::Source;
+use crate::admin::source::question;
+use crate::admin::text::{java_date, put};
 use crate::replica::inspect::{ConnectionReport, Mode, SessionReport};
 
+/// `dump`.
+pub(super) async fn dump(asked: &Asked<'_>) -> Option<Shown> {
+    let dump = Dump::collect(asked.source).await?;
+    asked.shown(|| dump.text(), || dump.json())
+}
+
 /// Everything that `dump` shows.
-pub(super) struct Dump {
+struct Dump {
     tracked: bool,
     wall_ms: i64,
     sessions: Vec<SessionReport>,
@@ -26,7 +33,7 @@ pub(super) struct Dump {
 
 impl Dump {
     /// Asks the replica; `None` while it is stopping.
-    pub(super) async fn collect(source: &dyn Source) -> Option<Dump> {
+    async fn collect(source: &dyn Source) -> Option<Dump> {
         let sessions = question::sessions(source).await?;
         let ephemerals = question::ephemerals(source).await?;
         let connections = question::connections(source).await?;
@@ -39,7 +46,7 @@ impl Dump {
     }
 
     /// The four-letter word's text.
-    pub(super) fn text(&self) -> String {
+    fn text(&self) -> String {
         let mut out = String::from("SessionTracker dump:\n");
         self.put_sessions(&mut out);
         out.push_str("ephemeral nodes dump:\n");
@@ -100,7 +107,7 @@ impl Dump {
     }
 
     /// The HTTP command's keys.
-    pub(super) fn json(&self) -> Map<String, Value> {
+    fn json(&self) -> Value {
         let expiries: Map<String, Value> = self
             .sessions_by_expiry()
             .into_iter()
@@ -108,10 +115,10 @@ impl Dump {
             .collect();
         let ephemerals: Map<String, Value> =
             self.ephemerals.iter().map(|(id, paths)| (id.to_string(), json!(paths))).collect();
-        Map::from_iter([
-            ("expiry_time_to_session_ids".to_string(), Value::Object(expiries)),
-            ("session_id_to_ephemeral_paths".to_string(), Value::Object(ephemerals)),
-        ])
+        json!({
+            "expiry_time_to_session_ids": expiries,
+            "session_id_to_ephemeral_paths": ephemerals,
+        })
     }
 
     fn sessions_by_expiry(&self) -> BTreeMap<i64, Vec<i64>> {

@@ -3,7 +3,7 @@
 //! *Owns* a client of this server's own client port, for one request. *Invariants*: speaks the client protocol
 //! alone, so access control lists hold and the audit log has the change like any other; a contender is deleted
 //! only in the state that was shown (its czxid and version); nothing waits for ever. *Never* touches what is no
-//! contender, and never decides who may ask: `guard.rs`.
+//! contender, and never decides who may ask: `http/guard.rs`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,7 +16,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::Facts;
+use super::view::session_id;
+use crate::admin::Facts;
+use crate::admin::http::{Answer, Question, plain, told};
 use crate::locks::contender::release_word;
 use crate::locks::species::Species;
 use crate::proto::response::ReplyHeader;
@@ -35,8 +37,7 @@ pub(super) enum Change {
 }
 
 /// A status, and what is to be told.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refused(pub(super) StatusCode, pub(super) String);
+type Refused = (StatusCode, String);
 
 /// Longest time that all of it may take.
 const TIME_MAX: Duration = Duration::from_secs(5);
@@ -45,16 +46,25 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Its session, if the end of it is lost.
 const SESSION_TIMEOUT_MS: i32 = 4_000;
 
+/// Takes a lock away from the contender `node`, or asks for it, if its czxid is `token`.
+pub(super) async fn answer(asked: &Question<'_>, what: Change) -> Answer {
+    let (node, token) = (asked.parameter("node"), asked.parameter("token"));
+    let (Some(node), Some(Ok(token))) = (node, token.map(|text| text.parse::<i64>())) else {
+        return plain(StatusCode::BAD_REQUEST, "node and token say which contender\n");
+    };
+    let done = run(what, &node, token, asked.source.facts()).await;
+    let outcome = done.as_ref().map_or_else(|(_, words)| words.as_str(), |_| "done");
+    let remote = asked.asker.remote;
+    tracing::info!(target: "lockkeeper::admin::routes", ?what, node, token, %remote, outcome,
+        "an operator changes a lock");
+    told(done)
+}
+
 /// Does it to the contender at that path, if its czxid is still that one.
 ///
 /// # Errors
 /// It was refused, or what became of it is not known: in words.
-pub(super) async fn run(
-    change: Change,
-    node: &str,
-    token: i64,
-    facts: &Facts,
-) -> Result<Value, Refused> {
+async fn run(change: Change, node: &str, token: i64, facts: &Facts) -> Result<Value, Refused> {
     let name = node.rsplit('/').next().unwrap_or_default();
     if !node.starts_with('/') || Species::of(name).is_none() {
         return Err(refused(StatusCode::BAD_REQUEST, "that is no contender of a lock"));
@@ -116,9 +126,7 @@ async fn attempt(
         Change::Break => "broken",
         Change::Revoke => "asked to release",
     };
-    Ok(
-        json!({ "done": done, "node": node, "session": super::locks::session_id(session), "token": token }),
-    )
+    Ok(json!({ "done": done, "node": node, "session": session_id(session), "token": token }))
 }
 
 /// A session of this server.
@@ -206,7 +214,7 @@ impl Client {
 }
 
 fn refused(status: StatusCode, words: impl Into<String>) -> Refused {
-    Refused(status, words.into())
+    (status, words.into())
 }
 
 fn lost(reason: &str) -> Refused {
@@ -255,7 +263,7 @@ mod tests {
             secure_client_address: Some(SocketAddr::from(([127, 0, 0, 1], 2281))),
             ..Facts::default()
         };
-        let Refused(status, words) =
+        let (status, words) =
             run(Change::Revoke, "/l/lock-0000000001", 7, &facts).await.unwrap_err();
         assert_eq!(status, StatusCode::NOT_IMPLEMENTED);
         let command = "`lockkeeper locks revoke --server HOST:2281 --client-configuration FILE \

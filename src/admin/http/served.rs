@@ -10,13 +10,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::Source;
-use super::fake::Fake;
-use super::http::serve;
-use super::options::Options;
+use super::Options;
+use crate::admin::fake::Fake;
+use crate::admin::{Source, serve};
 
 /// Serves a fake server's figures.
-pub(super) struct Served {
+pub(in crate::admin) struct Served {
     pub address: SocketAddr,
     pub fake: Arc<Fake>,
     pub stop: Option<oneshot::Sender<()>>,
@@ -65,7 +64,7 @@ impl Served {
 }
 
 /// A reset counts as an end: it is how a server cuts who still sends.
-pub(super) async fn all(stream: &mut TcpStream) -> String {
+pub(in crate::admin) async fn all(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let ended = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut bytes));
     let _: std::io::Result<usize> = ended.await.expect("the server closes");
@@ -74,7 +73,7 @@ pub(super) async fn all(stream: &mut TcpStream) -> String {
 
 /// An answer as it came; its head in small letters.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(in crate::admin) struct Reply {
     pub status: u16,
     pub head: String,
     pub body: String,

@@ -11,7 +11,9 @@ use hyper::StatusCode;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{Source, question};
+use crate::admin::Source;
+use crate::admin::http::{Answer, Question, told};
+use crate::admin::source::question;
 use crate::replica::inspect::Standings;
 use crate::replica::txn_version::{NEWEST, RELEASE};
 
@@ -20,11 +22,20 @@ const APPLIED_MAX: Duration = Duration::from_secs(5);
 /// Time between two looks for that.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Finishes the upgrade of the ensemble to this release.
+pub(super) async fn answer(asked: &Question<'_>) -> Answer {
+    let done = finish(asked.source).await;
+    let outcome = done.as_ref().map_or_else(|(_, words)| words.as_str(), |_| "done");
+    tracing::info!(target: "lockkeeper::admin::routes", remote = %asked.asker.remote, outcome,
+        "an operator finishes the upgrade");
+    told(done)
+}
+
 /// Finishes it, and says at which version the ensemble is now.
 ///
 /// # Errors
 /// A status, and why not: one reason in each line.
-pub(super) async fn finish(source: &dyn Source) -> Result<Value, (StatusCode, String)> {
+async fn finish(source: &dyn Source) -> Result<Value, (StatusCode, String)> {
     let stopping = || (StatusCode::SERVICE_UNAVAILABLE, "this server is stopping".to_owned());
     let standings = question::standings(source).await.ok_or_else(stopping)?;
     let own = u8::try_from(source.facts().server_id).unwrap_or(0);

@@ -14,13 +14,11 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tokio::sync::mpsc;
 
 use super::idle::{Activity, Phase};
-
-/// A piece of a stream, or why there are no more.
-pub type Piece = Result<Bytes, String>;
+use crate::admin::BackupPiece;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct AnswerBody {
+pub(in crate::admin) struct AnswerBody {
     content: Content,
     activity: Option<Arc<Activity>>,
 }
@@ -28,7 +26,7 @@ pub(super) struct AnswerBody {
 #[derive(Debug)]
 enum Content {
     Whole(Full<Bytes>),
-    Stream(mpsc::Receiver<Piece>),
+    Stream(mpsc::Receiver<BackupPiece>),
 }
 
 impl AnswerBody {
@@ -38,7 +36,7 @@ impl AnswerBody {
     }
 
     /// What comes from there, until it is closed.
-    pub(super) fn stream(pieces: mpsc::Receiver<Piece>) -> Self {
+    pub(in crate::admin) fn stream(pieces: mpsc::Receiver<BackupPiece>) -> Self {
         Self { content: Content::Stream(pieces), activity: None }
     }
 
@@ -57,7 +55,7 @@ impl AnswerBody {
 /// A stream broke off: the client sees its connection end.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Broken(String);
+pub(in crate::admin) struct Broken(String);
 
 impl Body for AnswerBody {
     type Data = Bytes;

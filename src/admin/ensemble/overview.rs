@@ -5,20 +5,21 @@
 
 use serde_json::{Value, json};
 
-use super::ensemble::members;
-use super::version::full_version;
-use super::{Distribution, LeaderChange, Quantity, Source, question};
-use crate::config::{HostPort, Role, ServerSpec};
+use crate::admin::source::question;
+use crate::admin::version::full_version;
+use crate::admin::{Distribution, LeaderChange, Quantity, Source};
+use crate::config::{HostPort, Membership, Role, ServerSpec};
 use crate::replica::Status;
 use crate::replica::inspect::{Mode, PeerStatus};
 
 /// The answer; `None` while the server is stopping.
-pub(super) async fn answer(source: &dyn Source) -> Option<Value> {
+pub(super) async fn overview(source: &dyn Source) -> Option<Value> {
     let membership = question::membership(source).await?;
     let (facts, status, counters) = (source.facts(), source.status(), source.counters());
+    let members = Membership::parse(&membership).unwrap_or_default().servers;
     let members: Vec<Value> =
-        members(&membership).iter().map(|spec| member(spec, facts.server_id, &status)).collect();
-    let elections: Vec<Value> = source.elections().iter().map(election).collect();
+        members.iter().map(|spec| member(spec, facts.server_id, &status)).collect();
+    let elections: Vec<Value> = source.elections().iter().map(LeaderChange::json).collect();
     let (disk, measured) = (&counters.disk, &counters.measured);
     let mut conditions = source.conditions();
     conditions.extend(source.failure());
@@ -71,10 +72,6 @@ fn latency(known: &Distribution) -> Value {
     json!({ "count": known.count(), "sum_us": known.sum(), "max_us": known.max() })
 }
 
-pub(super) fn election(change: &LeaderChange) -> Value {
-    json!({ "time_ms": change.time_ms, "term": change.term, "leader": change.leader })
-}
-
 fn member(spec: &ServerSpec, own: u64, status: &Status) -> Value {
     let is_own = u64::from(spec.id) == own;
     let is_leader = status.leader == Some(spec.id);
@@ -103,13 +100,13 @@ fn member(spec: &ServerSpec, own: u64, status: &Status) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::Fake;
     use super::*;
+    use crate::admin::fake::Fake;
 
     #[tokio::test]
     async fn a_leader_tells_how_the_others_stand_and_a_follower_does_not() {
         let leader = Fake::leader();
-        let shown = answer(&leader).await.unwrap();
+        let shown = overview(&leader).await.unwrap();
         let members = shown["members"].as_array().unwrap();
         assert_eq!(members.len(), 4);
         let own = members.iter().find(|member| member["is_own"] == true).unwrap();
@@ -118,14 +115,14 @@ mod tests {
         assert!(others.clone().any(|member| member["synced"].is_boolean()), "{members:?}");
         let mut follower = Fake::leader();
         follower.status.mode = Mode::Follower;
-        let shown = answer(&follower).await.unwrap();
+        let shown = overview(&follower).await.unwrap();
         let mut others = shown["members"].as_array().unwrap().iter();
         assert!(others.all(|member| member["synced"].is_null() && member["behind"].is_null()));
     }
 
     #[tokio::test]
     async fn a_server_that_runs_alone_has_no_members_and_no_elections() {
-        let shown = answer(&Fake::standalone()).await.unwrap();
+        let shown = overview(&Fake::standalone()).await.unwrap();
         assert_eq!((&shown["members"], &shown["elections"]), (&json!([]), &json!([])));
         assert_eq!(shown["mode"], "standalone");
         assert_eq!(shown["writes"], json!({ "count": 1, "sum_us": 2_500, "max_us": 2_500 }));

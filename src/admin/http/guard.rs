@@ -43,7 +43,7 @@ pub struct Guard {
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asks {
+pub(in crate::admin) enum Asks {
     /// Figures, or whether the server is well.
     Figures,
     /// What ZooKeeper's commands show, or the page without what it shows.
@@ -56,11 +56,11 @@ pub(super) enum Asks {
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asker {
+pub(in crate::admin) struct Asker {
     /// From where.
-    pub(super) remote: IpAddr,
+    pub(in crate::admin) remote: IpAddr,
     /// Whether with a certificate that is trusted, which counts as much as the token.
-    pub(super) is_proven: bool,
+    pub(in crate::admin) is_proven: bool,
 }
 
 /// Why a request is not answered.
@@ -116,7 +116,7 @@ impl Guard {
     }
 
     /// Whether who asks has proved to be an operator: by the token, or by a certificate.
-    pub(super) fn has_proof(&self, headers: &HeaderMap, asker: Asker) -> bool {
+    pub(in crate::admin) fn has_proof(&self, headers: &HeaderMap, asker: Asker) -> bool {
         let given = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or(""));
         asker.is_proven || given.is_some() && self.check_token(Asks::Znodes, given).is_ok()
     }
@@ -148,7 +148,7 @@ impl Guard {
     ///
     /// # Errors
     /// Status and words, as there.
-    pub(super) fn judge_snapshot(
+    pub(in crate::admin) fn judge_snapshot(
         &self,
         headers: &HeaderMap,
         asker: Asker,

@@ -3,12 +3,11 @@
 //! *Owns* the parameters of the requests and the JSON of the answer. *Invariant*: what is asked for is decided by the
 //! server that leads; another one names it. *Never* judges whether a step may be done.
 
-use std::net::IpAddr;
-
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use super::Source;
+use crate::admin::Source;
+use crate::admin::http::{Answer, Question, told};
 use crate::replica::inspect::{Inspect, MIGRATION_UNKNOWN, MigrationReport, Report};
 use crate::replica::{MigrateOrder, Phase};
 
@@ -25,40 +24,29 @@ pub(super) enum Migrate {
     Abort,
 }
 
-/// The value of a parameter of the request.
-pub(super) type Parameter<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
-
-/// Answers one that comes from there.
-///
-/// # Errors
-/// A status, and why not.
-pub(super) async fn answer(
-    (what, remote): (Migrate, IpAddr),
-    parameter: Parameter<'_>,
-    source: &dyn Source,
-) -> Result<Value, (StatusCode, String)> {
-    let done = carry_out(what, parameter, source).await;
+/// A live migration: what it has come to, or a step of it.
+pub(super) async fn answer(asked: &Question<'_>, what: Migrate) -> Answer {
+    let done = carry_out(asked, what).await;
     if what != Migrate::Status {
         let outcome = done.as_ref().map_or_else(|(_, words)| words.as_str(), |_| "done");
-        tracing::info!(?what, %remote, outcome, "an operator migrates");
+        let remote = asked.asker.remote;
+        tracing::info!(target: "lockkeeper::admin::migration", ?what, %remote, outcome,
+            "an operator migrates");
     }
-    done
+    told(done)
 }
 
-async fn carry_out(
-    what: Migrate,
-    parameter: Parameter<'_>,
-    source: &dyn Source,
-) -> Result<Value, (StatusCode, String)> {
+async fn carry_out(asked: &Question<'_>, what: Migrate) -> Result<Value, (StatusCode, String)> {
+    let source = asked.source;
     let list = |key: &str| -> Vec<String> {
-        let text = parameter(key).unwrap_or_default();
+        let text = asked.parameter(key).unwrap_or_default();
         text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
     };
     let order = match what {
         Migrate::Status => return status(source).await,
         Migrate::Follow => {
             let bad = |words: &str| (StatusCode::BAD_REQUEST, words.to_owned());
-            let server_id = parameter("server_id").and_then(|id| id.parse().ok());
+            let server_id = asked.parameter("server_id").and_then(|id| id.parse().ok());
             let server_id = server_id.filter(|id| (1..=MIGRATION_ID_MAX).contains(id));
             let Some(server_id) = server_id else {
                 return Err(bad(

@@ -8,9 +8,10 @@ use super::body::AnswerBody;
 use super::guard::Refusal;
 
 /// Answer to a request.
-pub(super) type Answer = Response<AnswerBody>;
+pub(in crate::admin) type Answer = Response<AnswerBody>;
 
-pub(super) fn page(
+/// A whole answer.
+pub(in crate::admin) fn page(
     status: StatusCode,
     content_type: &'static str,
     body: impl Into<Bytes>,
@@ -21,11 +22,11 @@ pub(super) fn page(
     answer
 }
 
-pub(super) fn json_page(status: StatusCode, value: &serde_json::Value) -> Answer {
+pub(in crate::admin) fn json_page(status: StatusCode, value: &serde_json::Value) -> Answer {
     page(status, "application/json", format!("{value:#}"))
 }
 
-pub(super) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+pub(in crate::admin) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
     page(status, "text/plain; charset=utf-8", text)
 }
 
@@ -34,16 +35,16 @@ pub(super) fn not_found() -> Answer {
 }
 
 /// An answer that is there unless the server is stopping.
-pub(super) fn shown(answer: Option<serde_json::Value>) -> Answer {
+pub(in crate::admin) fn shown(answer: Option<serde_json::Value>) -> Answer {
     answer.map_or_else(stopping, |answer| json_page(StatusCode::OK, &answer))
 }
 
-pub(super) fn stopping() -> Answer {
+pub(in crate::admin) fn stopping() -> Answer {
     plain(StatusCode::SERVICE_UNAVAILABLE, "not serving: this server is stopping\n")
 }
 
 /// Result of an order, or the status and the reason of its failure.
-pub(super) fn told(done: Result<serde_json::Value, (StatusCode, String)>) -> Answer {
+pub(in crate::admin) fn told(done: Result<serde_json::Value, (StatusCode, String)>) -> Answer {
     match done {
         Ok(answer) => json_page(StatusCode::OK, &answer),
         Err((status, words)) => plain(status, words + "\n"),
@@ -59,7 +60,7 @@ pub(super) fn refused(Refusal { status, words, challenge }: Refusal) -> Answer {
 }
 
 /// `None` if the method is one of those that are allowed.
-pub(super) fn refusal(method: &Method, allowed: &'static str) -> Option<Answer> {
+pub(in crate::admin) fn refusal(method: &Method, allowed: &'static str) -> Option<Answer> {
     if allowed.split(", ").any(|allowed| method == allowed) {
         return None;
     }

@@ -3,10 +3,22 @@
 //! *Owns* the listener's connections and their limits. *Invariants*: a request's head, the connections
 //! and the time that a client may take are bounded; a new connection is served however many are held
 //! open (`places.rs`); the body of a request is never read; nothing that a client sends makes it panic.
-//! It can be bound more than once (a port for metrics alone). *Never* knows what a path leads to
-//! (`routes.rs`).
+//! It can be bound more than once (a port for metrics alone). *Never* knows what a path leads to: it is
+//! given a router.
 //!
 //! Reproduces `JettyAdminServer` and the servlet of `PrometheusMetricsProvider`.
+
+mod answer;
+mod body;
+mod guard;
+mod idle;
+mod options;
+mod places;
+mod route;
+mod secure;
+
+#[cfg(test)]
+pub(super) mod served;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -14,44 +26,62 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
+pub(super) use self::answer::{Answer, json_page, page, plain, refusal, shown, stopping, told};
+pub(super) use self::body::AnswerBody;
+pub use self::guard::Guard;
+pub(crate) use self::guard::read_token;
+pub(super) use self::guard::{Asker, Asks};
+use self::idle::{Patience, Phase};
+pub(crate) use self::options::Surface;
+pub use self::options::{CONNECTIONS_MAX, Options};
+use self::places::{Place, Places};
+use self::route::respond;
+pub(super) use self::route::{Question, READING, Route, Router, WRITING, percent_decoded};
+pub(crate) use self::secure::PortTls;
 use super::Source;
-use super::guard::Asker;
-use super::idle::{Patience, Phase};
-use super::options::Options;
-use super::places::{Place, Places};
-use super::routes::respond;
-use super::secure;
 use crate::supervision::{Task, TaskSet};
 
 /// Bytes of a request's line and headers.
-pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Number of a request's headers.
-pub const HEADERS_MAX: usize = 64;
+const HEADERS_MAX: usize = 64;
 /// Answers that are made at once, those to health checks aside: they do not wait for many long ones.
-pub const ANSWERS_MAX: usize = 4;
+const ANSWERS_MAX: usize = 4;
 /// How long answers that are under way may take when the server stops.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 /// Pause after the system refused to accept (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// What the connections of a port share.
+struct Port {
+    source: Arc<dyn Source>,
+    options: Options,
+    router: Router,
+    turns: Semaphore,
+}
+
 /// Serves a port until `shutdown` is ready; then ends within half a second.
-pub async fn serve(
+pub(super) async fn serve(
     listener: TcpListener,
     source: Arc<dyn Source>,
     options: Options,
+    router: Router,
     shutdown: impl Future<Output = ()>,
 ) {
-    let options = Arc::new(options);
-    let turns = Arc::new(Semaphore::new(ANSWERS_MAX));
+    let connections_max = options.connections_max;
+    let turns = Semaphore::new(ANSWERS_MAX);
+    let port = Arc::new(Port { source, options, router, turns });
     let (stop, stopping) = watch::channel(false);
     let mut connections = TaskSet::default();
-    let mut places = Places::new(options.connections_max);
+    let mut places = Places::new(connections_max);
     tokio::pin!(shutdown);
     loop {
         tokio::select! {
@@ -60,16 +90,14 @@ pub async fn serve(
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, remote)) => {
-                    let place = places.take(remote.ip().to_canonical());
+                    let remote = remote.ip().to_canonical();
+                    let place = places.take(remote);
                     // One that has yielded has closed its socket before this one is served.
-                    while connections.len() >= options.connections_max {
+                    while connections.len() >= connections_max {
                         connections.join_next().await;
                     }
                     let number = place.number();
-                    let (source, options) = (Arc::clone(&source), Arc::clone(&options));
-                    let (turns, stopping) = (Arc::clone(&turns), stopping.clone());
-                    let serve =
-                        connection((stream, remote.ip().to_canonical()), place, (source, options, turns), stopping);
+                    let serve = connection((stream, remote), place, Arc::clone(&port), stopping.clone());
                     places.runs(number, connections.spawn(Task::HttpConnection, serve));
                 }
                 Err(error) => {
@@ -90,9 +118,10 @@ pub async fn serve(
 async fn connection(
     (stream, remote): (TcpStream, IpAddr),
     place: Place,
-    (source, options, turns): (Arc<dyn Source>, Arc<Options>, Arc<Semaphore>),
+    port: Arc<Port>,
     mut stopping: watch::Receiver<bool>,
 ) {
+    let Port { source, options, router, turns } = &*port;
     let patience = Patience {
         request: options.request_timeout,
         idle: options.idle_timeout,
@@ -107,10 +136,13 @@ async fn connection(
     };
     let asker = Asker { remote, is_proven: stream.certificate().is_some() };
     let stream = TokioIo::new(stream);
-    let (source, options, turns, activity) = (&source, &options, &turns, &place.activity);
-    let service = service_fn(move |request| async move {
+    let activity = &place.activity;
+    let service = service_fn(move |request: Request<Incoming>| async move {
         activity.set(Phase::Answering);
-        let answer = respond((&request, asker), source.as_ref(), options, turns).await;
+        // The body is there as long as the answer is made, and nobody reads it.
+        let (head, _body) = request.into_parts();
+        let question = Question { head: &head, asker, source: source.as_ref(), options };
+        let answer = respond(&question, *router, turns).await;
         activity.set(Phase::Writing);
         Ok::<_, Infallible>(answer.map(|body| body.on(activity)))
     });
@@ -139,10 +171,9 @@ async fn connection(
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    use super::super::fake::Fake;
-    use super::super::options::CONNECTIONS_MAX;
-    use super::super::served::{Reply, Served, all};
+    use super::served::{Reply, Served, all};
     use super::*;
+    use crate::admin::fake::Fake;
 
     #[tokio::test]
     async fn a_connection_serves_one_request_after_another() {
