@@ -120,7 +120,7 @@ const ROOMS: &[(&str, Arrows)] = &[
             ("metrics", &["source", "text", "locks"]),
             ("ensemble", &["http", "source", "metrics"]),
             ("commands", &["http", "source", "text", "metrics", "ensemble"]),
-            ("words", &["commands"]),
+            ("words", &["source", "ensemble", "commands"]),
             ("routes", &["http", "console", "backup", "locks", "metrics", "ensemble", "commands"]),
         ],
     ),

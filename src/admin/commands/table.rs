@@ -1,7 +1,7 @@
 //! The table of commands.
 //!
-//! *Owns* a row for each: its names, whether the last of them is a four-letter word, what it needs before it is run, and
-//! the function that answers both. *Invariants*: words are case sensitive; who may ask for a word where nothing is
+//! *Owns* a row for each: its names, whether the last of them is a four-letter word, what it needs before it is run,
+//! and the function that answers both. *Invariants*: words are case sensitive; who may ask for a word where nothing is
 //! configured is a row in `config/words.rs`.
 //!
 //! Reproduces the registries of ZooKeeper's `server.admin.Commands` (3.9: without `shed_connections`) and

@@ -1,6 +1,7 @@
 //! How a server and its ensemble fare, and what operators do with them.
 //!
-//! *Owns* the routes of health checks, of the overview, of stops, upgrades and migrations. *Never* decides for the ensemble: the replica does.
+//! *Owns* the routes of health checks, of the overview, of stops, upgrades and migrations. *Never*
+//! decides for the ensemble: the replica does.
 
 mod health;
 mod migration;

@@ -139,7 +139,7 @@ async fn connection(
     let activity = &place.activity;
     let service = service_fn(move |request: Request<Incoming>| async move {
         activity.set(Phase::Answering);
-        // The body is there as long as the answer is made, and nobody reads it.
+        // The body is kept until the answer is made, and is not read.
         let (head, _body) = request.into_parts();
         let question = Question { head: &head, asker, source: source.as_ref(), options };
         let answer = respond(&question, *router, turns).await;

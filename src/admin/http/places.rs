@@ -88,7 +88,8 @@ impl Places {
         let is_new = self.said.is_none_or(|said| said.elapsed() >= COMPLAINT_INTERVAL);
         if self.yielded > 0 && is_new {
             let (yielded, max) = (self.yielded, self.max);
-            tracing::warn!(target: "lockkeeper::admin::places", yielded, max, "all HTTP connections are taken: those that wait yield");
+            tracing::warn!(target: "lockkeeper::admin::places", yielded, max,
+                "all HTTP connections are taken: those that wait yield");
             (self.yielded, self.said) = (0, Some(Instant::now()));
         }
     }
