@@ -6,11 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use raft::{Inflights, Progress, RawNode};
+use raft::{Inflights, Progress};
 
-use super::super::tail::Tail;
 use super::{Consensus, ELECTION_TICKS_MAX, peer_progress};
-use crate::replica::canonical::Canonical;
 
 canonical! {
     // What is counted for operators is left out, and how far the terms of others may raise this one's, which is
@@ -19,7 +17,33 @@ canonical! {
     without elections, terms;
     |out, node, to_sync, synced, durability, last_append, watch, installing, members_append, held, rollback,
         silent_ticks| {
-        write_raft(node, out);
+        let raft = &node.raft;
+        out.value(&node.has_ready());
+        out.value(&(raft.term, raft.vote, raft.state, raft.promotable(), raft.leader_id));
+        out.value(&(raft.lead_transferee, raft.pending_conf_index, raft.pending_request_snapshot));
+        // No election timeout is longer. A server without a vote counts on and on.
+        let elapsed = raft.election_elapsed.min(ELECTION_TICKS_MAX);
+        out.value(&(elapsed, raft.heartbeat_elapsed()));
+        out.value(&(raft.randomized_election_timeout(), &raft.msgs, &raft.read_states));
+        let log = &raft.raft_log;
+        out.value(&(log.committed, log.persisted, log.applied));
+        out.value(&(log.unstable.offset, &log.unstable.entries, &log.unstable.snapshot));
+        // `raft` keeps these in tables that are ordered by a hash.
+        let asked = raft.read_only.pending_read_index.iter().map(|(context, status)| {
+            let acks: BTreeSet<_> = status.acks.iter().collect();
+            (context, (&status.req, status.index, acks))
+        });
+        out.value(&(&raft.read_only.read_index_queue, asked.collect::<BTreeMap<_, _>>()));
+        out.value(&raft.prs().votes().iter().collect::<BTreeMap<_, _>>());
+        for (id, progress) in raft.prs().iter().collect::<BTreeMap<_, _>>() {
+            // Of a queue in a ring, where it begins makes no difference when it is empty.
+            let ins = match progress.ins.count() {
+                0 => Inflights::new(0),
+                _ => progress.ins.clone(),
+            };
+            out.value(&(id, Progress { ins, ..progress.clone() }));
+        }
+        node.store().canonical(out);
         let ahead = |number: u64| number.saturating_sub(*synced);
         out.value(&(ahead(*to_sync), ahead(*last_append), ahead(*members_append)));
         out.value(&installing.map(|(number, index)| (ahead(number), index)));
@@ -33,34 +57,4 @@ canonical! {
             out.value(&(id, (*ticks).min(peer_progress::SILENT_TICKS_MAX + 1)));
         }
     }
-}
-
-fn write_raft(node: &RawNode<Tail>, out: &mut Canonical) {
-    let raft = &node.raft;
-    out.value(&node.has_ready());
-    out.value(&(raft.term, raft.vote, raft.state, raft.promotable(), raft.leader_id));
-    out.value(&(raft.lead_transferee, raft.pending_conf_index, raft.pending_request_snapshot));
-    // No election timeout is longer. A server without a vote counts on and on.
-    let elapsed = raft.election_elapsed.min(ELECTION_TICKS_MAX);
-    out.value(&(elapsed, raft.heartbeat_elapsed()));
-    out.value(&(raft.randomized_election_timeout(), &raft.msgs, &raft.read_states));
-    let log = &raft.raft_log;
-    out.value(&(log.committed, log.persisted, log.applied));
-    out.value(&(log.unstable.offset, &log.unstable.entries, &log.unstable.snapshot));
-    // `raft` keeps these in tables that are ordered by a hash.
-    let asked = raft.read_only.pending_read_index.iter().map(|(context, status)| {
-        let acks: BTreeSet<_> = status.acks.iter().collect();
-        (context, (&status.req, status.index, acks))
-    });
-    out.value(&(&raft.read_only.read_index_queue, asked.collect::<BTreeMap<_, _>>()));
-    out.value(&raft.prs().votes().iter().collect::<BTreeMap<_, _>>());
-    for (id, progress) in raft.prs().iter().collect::<BTreeMap<_, _>>() {
-        // Of a queue in a ring, where it begins makes no difference when it is empty.
-        let ins = match progress.ins.count() {
-            0 => Inflights::new(0),
-            _ => progress.ins.clone(),
-        };
-        out.value(&(id, Progress { ins, ..progress.clone() }));
-    }
-    node.store().canonical(out);
 }
