@@ -32,10 +32,8 @@ const DAY_S: i64 = 24 * 60 * 60;
 pub(in crate::server) fn of_clients(
     config: &TlsConfig,
 ) -> Result<Option<Arc<Reloadable>>, TlsError> {
-    if !config.is_offered() {
-        return Ok(None);
-    }
-    load("ssl.ciphersuites", settings(&config.listener, false))
+    let settings = config.is_offered().then(|| settings(&config.listener, false));
+    load("ssl.ciphersuites", settings.flatten())
 }
 
 /// What links between servers go by; `None`: not through TLS.
@@ -45,10 +43,8 @@ pub(in crate::server) fn of_clients(
 pub(in crate::server) fn of_peers(
     config: &PeerTlsConfig,
 ) -> Result<Option<Arc<Reloadable>>, TlsError> {
-    if !config.is_offered() {
-        return Ok(None);
-    }
-    load("ssl.quorum.ciphersuites", settings(&config.listener, true))
+    let settings = config.is_offered().then(|| settings(&config.listener, true));
+    load("ssl.quorum.ciphersuites", settings.flatten())
 }
 
 /// What the link with ZooKeeper's leader goes by, in a live migration; `None`: not through TLS. `peers`: what links
@@ -91,13 +87,9 @@ pub(in crate::server) fn of_operators(
 /// # Errors
 /// A file is at fault.
 pub(in crate::server) fn of_metrics(config: &Config) -> Result<Option<Arc<Reloadable>>, TlsError> {
-    match &config.metrics_secure_addr {
-        Some(_) => load(
-            "metricsProvider.ssl.ciphersuites",
-            settings(&config.metrics_tls.resolved(), false),
-        ),
-        None => Ok(None),
-    }
+    let is_offered = config.metrics_secure_addr.is_some();
+    let settings = is_offered.then(|| settings(&config.metrics_tls.resolved(), false));
+    load("metricsProvider.ssl.ciphersuites", settings.flatten())
 }
 
 /// `connects`: whether it is for connections that are made as well. `None`: there is no key.

@@ -139,32 +139,28 @@ async fn serve(peers: &Arc<Peers>, stream: TcpStream, remote: SocketAddr, arriva
     if is_accepted && hello.kind != Kind::Introduction {
         arrival.is_known_as((server, hello.kind as u8), PEER_CONNECTIONS_PER_KIND);
     }
-    match (hello.kind, hello.introduction) {
-        (Kind::Messages, Introduction::Founded(identity)) if is_accepted => {
-            // It may be where nothing that this server has says: then no other way leads there.
-            peers.heard_of(server, hello.listens);
-            peers.nudge(server);
-            let _incoming =
-                peers.incoming(server, stream.socket().local_addr().map_or(0, |at| at.port()));
-            let received = receive(peers, server, identity.raft_id, (stream, seals.receive));
-            until_it_must_end(peers, server, received).await;
-        }
-        (Kind::Image, Introduction::Founded(identity)) if is_accepted => {
-            let received = image_receive::receive(peers, server, identity.raft_id, (stream, seals));
-            until_it_must_end(peers, server, received).await;
-        }
-        (Kind::Fetch, Introduction::Founded(_)) if is_accepted => {
-            until_it_must_end(peers, server, image_send::give(peers, server, (stream, seals)))
-                .await;
-        }
-        (Kind::Locks, Introduction::Founded(_)) if is_accepted => {
-            until_it_must_end(peers, server, lock_query::serve(peers, (stream, seals))).await;
-        }
-        (Kind::Standings, Introduction::Founded(_)) if is_accepted => {
-            until_it_must_end(peers, server, standings_query::serve(peers, (stream, seals))).await;
-        }
-        (_, _) => {}
+    let (true, Introduction::Founded(identity)) = (is_accepted, hello.introduction) else { return };
+    let (kind, peer, mut through) = (hello.kind, identity.raft_id, None);
+    if kind == Kind::Messages {
+        // It may be where nothing that this server has says: then no other way leads there.
+        peers.heard_of(server, hello.listens);
+        peers.nudge(server);
+        let port = stream.socket().local_addr().map_or(0, |at| at.port());
+        through = Some(peers.incoming(server, port));
     }
+    let secured = (stream, seals);
+    let served = async {
+        match kind {
+            Kind::Introduction => {}
+            Kind::Messages => receive(peers, server, peer, secured).await,
+            Kind::Image => image_receive::receive(peers, server, peer, secured).await,
+            Kind::Fetch => image_send::give(peers, server, secured).await,
+            Kind::Locks => lock_query::serve(peers, secured).await,
+            Kind::Standings => standings_query::serve(peers, secured).await,
+        }
+    };
+    until_it_must_end(peers, server, served).await;
+    drop(through);
 }
 
 /// Serves a connection until it ends, or its server is cut off or no member any more.
@@ -191,17 +187,12 @@ async fn refuse(peers: &Peers, hello: Hello, (mut stream, mut seals): Secured, r
     }
 }
 
-async fn receive(
-    peers: &Peers,
-    server: u8,
-    peer: u64,
-    (mut stream, mut seal): (Stream, Option<Seal>),
-) {
+async fn receive(peers: &Peers, server: u8, peer: u64, (mut stream, mut seals): Secured) {
     let cut = Arc::new(Notify::new());
     let event = |link| LinkEvent::Incoming { link, peer, cut: Arc::clone(&cut) };
     let Some(known) = Known::tell(peers, peer, event).await else { return };
     let ended = tokio::select! {
-        ended = messages(peers, &known, &mut stream, seal.as_mut()) => ended,
+        ended = messages(peers, &known, &mut stream, seals.receive.as_mut()) => ended,
         () = cut.notified() => Ok(()),
     };
     if let Err(words) = ended {

@@ -327,30 +327,28 @@ async fn connect(addresses: &[PeerAddress]) -> io::Result<(TcpStream, &str)> {
             last = io::Error::new(io::ErrorKind::AddrNotAvailable, words);
             continue;
         }
-        let resolved =
-            match timeout(PEER_CONNECT_MAX, lookup_host((host.as_str(), *peer_port))).await {
-                Ok(Ok(resolved)) => resolved,
-                Ok(Err(error)) => {
-                    last = error;
-                    continue;
-                }
-                Err(elapsed) => {
-                    last = elapsed.into();
-                    continue;
-                }
-            };
+        let resolved = match in_time(lookup_host((host.as_str(), *peer_port))).await {
+            Ok(resolved) => resolved,
+            Err(error) => {
+                last = error;
+                continue;
+            }
+        };
         for address in resolved {
-            match timeout(PEER_CONNECT_MAX, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => {
+            match in_time(TcpStream::connect(address)).await {
+                Ok(stream) => {
                     prepare(&stream);
                     return Ok((stream, host));
                 }
-                Ok(Err(error)) => last = error,
-                Err(elapsed) => last = elapsed.into(),
+                Err(error) => last = error,
             }
         }
     }
     Err(last)
+}
+
+async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(PEER_CONNECT_MAX, step).await?
 }
 
 /// Makes a connection fast, and a dead one noticed. It works without, only worse.

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::watch;
 
+use super::peers::tell;
 use crate::config::{Config, Membership, ServerSpec, dynamic_text, static_text};
 use crate::server::ports::Announced;
 use crate::supervision::{self, Task};
@@ -55,11 +56,7 @@ pub(crate) async fn follow(
                     tracing::info!("the members of the ensemble are in {} now", dynamic.display());
                 }
                 if let Ok(servers) = servers {
-                    file.send_if_modified(|known| {
-                        let is_new = *known != servers;
-                        *known = servers;
-                        is_new
-                    });
+                    tell(&file, servers);
                 }
             }
             Ok(Err(error)) => {

@@ -140,11 +140,7 @@ impl Peers {
 
     /// Says something else of this server from now on. What it decided must be durable before.
     pub(crate) fn introduce(&self, introduction: Introduction) {
-        self.introduction.send_if_modified(|known| {
-            let is_new = *known != introduction;
-            *known = introduction;
-            is_new
-        });
+        tell(&self.introduction, introduction);
     }
 
     /// Told when this server has something else to say of itself.
@@ -154,11 +150,7 @@ impl Peers {
 
     /// Connects to these servers from now on.
     pub(crate) fn follow(&self, members: Vec<ServerSpec>) {
-        self.members.send_if_modified(|known| {
-            let is_new = *known != members;
-            *known = members;
-            is_new
-        });
+        tell(&self.members, members);
     }
 
     /// Where the members of the ensemble say that a server is; `None` if this one does not follow it.
@@ -471,6 +463,15 @@ impl Drop for Known {
             supervision::spawn(Task::Notice, async move { driver.send(down).await.ok() });
         }
     }
+}
+
+/// Tells of a value, if it is another one than before.
+pub(super) fn tell<T: PartialEq>(to: &watch::Sender<T>, value: T) {
+    to.send_if_modified(|known| {
+        let is_new = *known != value;
+        *known = value;
+        is_new
+    });
 }
 
 #[cfg(test)]
