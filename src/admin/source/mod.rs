@@ -1,6 +1,7 @@
 //! The server, as operators' pages see it, and questions to it with the types of their answers.
 //!
-//! *Owns* [`Source`], the fixed facts, the list of leaders, and streams of backups. *Never* writes a text for operators.
+//! *Owns* [`Source`], the fixed facts, the list of leaders, and streams of backups. *Never* writes a text for
+//! operators.
 
 mod backups;
 mod facts;

@@ -1,14 +1,14 @@
 //! CPU POLICY: how the threads of a server share the machine's cores among themselves and with other processes.
 //!
 //! *Owns* the decision, which is a function of the number of cores and the key `lockkeeper.cpuPolicy`, and what
-//! carries it out. *Invariants*: threads are scheduled as those of any other process; from [`CORES_PLAIN`] cores on, and
-//! by `plain`, work in the background never rests for them. *Never* pins a thread, raises a priority or needs a
-//! privilege, and never knows what the threads do.
+//! carries it out. *Invariants*: threads are scheduled as those of any other process; from [`CORES_PLAIN`] cores
+//! on, and by `plain`, work in the background never rests for them. *Never* pins a thread, raises a priority or needs
+//! a privilege, and never knows what the threads do.
 //!
-//! The background budget of the sharing policy (`cpu_policy/background.rs`, `storage/throttle.rs`) was fitted to servers
-//! and clients that share two cores. On a machine with many cores and one server it would cost a read of the thread's
-//! CPU clock and a yield every some ten microseconds of background work, about 1 % of it; and when all cores are busy a
-//! checkpoint of a million znodes takes ten seconds instead of one, so a restart replays more log.
+//! The background budget of the sharing policy (`cpu_policy/background.rs`, `storage/throttle.rs`) was fitted to
+//! servers and clients that share two cores. On a machine with many cores and one server it would cost a read of the
+//! thread's CPU clock and a yield every some ten microseconds of background work, about 1 % of it; and when all cores
+//! are busy a checkpoint of a million znodes takes ten seconds instead of one, so a restart replays more log.
 //!
 //! By either policy the thread that writes checkpoints and images has a niceness of 5, which costs nothing while a core
 //! is free; and images leave the disk to the log (`storage/disk_throttle.rs`), which has nothing to do with cores.
