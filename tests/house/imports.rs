@@ -111,17 +111,25 @@ const ROOMS: &[(&str, Arrows)] = &[
     (
         "admin",
         &[
-            ("source", &[]),
             ("text", &[]),
+            ("version", &[]),
+            ("metrics", &["text", "version"]),
+            ("source", &["metrics"]),
             ("http", &["source"]),
             ("console", &["http"]),
             ("backup", &["http", "source"]),
             ("locks", &["http", "source"]),
-            ("metrics", &["source", "text", "locks"]),
-            ("ensemble", &["http", "source", "metrics"]),
-            ("commands", &["http", "source", "text", "metrics", "ensemble"]),
-            ("words", &["source", "ensemble", "commands"]),
-            ("routes", &["http", "console", "backup", "locks", "metrics", "ensemble", "commands"]),
+            ("scrape", &["source", "metrics", "locks"]),
+            ("ensemble", &["http", "source", "metrics", "version"]),
+            ("commands", &["http", "source", "text", "version", "metrics", "ensemble"]),
+            ("words", &["source", "version", "ensemble", "commands"]),
+            (
+                "routes",
+                &[
+                    "http", "console", "backup", "locks", "metrics", "scrape", "ensemble",
+                    "commands",
+                ],
+            ),
         ],
     ),
     (
@@ -133,7 +141,7 @@ const ROOMS: &[(&str, Arrows)] = &[
             ("limits", &[]),
             ("stop", &[]),
             ("ports", &["cpu_policy", "error", "limits"]),
-            ("transport", &["limits"]),
+            ("transport", &["clock", "limits"]),
             ("mailbox", &["error", "limits", "transport"]),
             ("gssapi", &["mailbox"]),
             ("io_threads", &["cpu_policy", "error", "limits", "mailbox"]),
@@ -262,7 +270,6 @@ const ROOMS: &[(&str, Arrows)] = &[
             ("Replica", &[]),
         ],
     ),
-    ("admin", &[("metrics", &[])]),
     (
         "storage",
         &[

@@ -98,3 +98,31 @@ fn no_release_has_a_deliberate_bug() {
 fn code_of_toml(line: &str) -> &str {
     line.split('#').next().unwrap_or_default()
 }
+
+/// Metrics of this project that string literals of a source name, without what a histogram adds to its name.
+fn metrics_named(text: &str) -> Vec<&str> {
+    let code =
+        text.lines().filter(|line| !line.trim_start().starts_with("//") && line.contains('"'));
+    let words =
+        code.flat_map(|line| line.split(|c: char| !(c.is_alphanumeric() || "_.:".contains(c))));
+    let of_ours = words.filter(|word| word.starts_with("lockkeeper_") && !word.contains("::"));
+    let parts = ["_bucket", "_count", "_sum"];
+    of_ours
+        .map(|word| parts.iter().fold(word, |w, part| w.strip_suffix(part).unwrap_or(w)))
+        .collect()
+}
+
+#[test]
+fn a_metric_that_a_text_names_exists() {
+    let known = fs::read_to_string(root().join("docs/METRICS.md")).expect("the document");
+    let mut unknown = Vec::new();
+    for (name, text) in sources("src") {
+        let of_it = metrics_named(&text).into_iter().filter(|metric| !known.contains(metric));
+        unknown.extend(of_it.map(|metric| format!("{name}: {metric}")));
+    }
+    assert_eq!(unknown, [""; 0]);
+    assert_eq!(
+        metrics_named("// \"lockkeeper_a\"\n\"see lockkeeper_b_sum, or lockkeeper_c\""),
+        ["lockkeeper_b", "lockkeeper_c"]
+    );
+}

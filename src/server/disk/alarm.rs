@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::admin::java_date;
 use crate::replica::Status;
-use crate::server::clock;
+use crate::server::clock::{self, Periodic};
 use crate::server::metrics::{Cause, Conditions};
 use crate::storage::{DiskCall, DiskCalls};
 use crate::supervision::Task;
@@ -20,7 +20,7 @@ use crate::supervision::Task;
 pub(crate) struct DiskAlarm {
     calls: Arc<DiskCalls>,
     bound: Duration,
-    next_look: Option<Instant>,
+    looked: Periodic,
     /// The log's disk hangs: the sentence, once it was said.
     words: Option<String>,
     /// The newest call of another thread that was warned of began then.
@@ -31,15 +31,14 @@ impl DiskAlarm {
     /// A call may take as long as `bound`.
     #[must_use]
     pub(crate) fn new(calls: Arc<DiskCalls>, bound: Duration) -> Self {
-        Self { calls, bound, next_look: None, words: None, warned: None }
+        Self { calls, bound, looked: Periodic::default(), words: None, warned: None }
     }
 
     /// Looks, unless it did just now. `status` is the replica's, which knows for how long it waits.
     pub(crate) fn look(&mut self, status: &Status, conditions: &Conditions, now: Instant) {
-        if self.next_look.is_some_and(|next| now < next) {
+        if !self.looked.is_due(LOOK_INTERVAL, now) {
             return;
         }
-        self.next_look = Some(now + LOOK_INTERVAL);
         let calls = self.calls.all();
         let is_late = |call: &DiskCall| now.saturating_duration_since(call.since) >= self.bound;
         let (of_log, of_others): (Vec<_>, Vec<_>) =
@@ -119,10 +118,10 @@ mod tests {
         });
         let is_named = said[0].contains("fdatasync of /data/log/1.log has not returned since");
         assert!(said.len() == 1 && is_named, "{said:?}");
-        alarm.next_look = None;
+        alarm.looked = Periodic::default();
         alarm.look(&status, &conditions, Instant::now());
         assert_eq!(conditions.all(), Vec::<String>::new());
-        alarm.next_look = None;
+        alarm.looked = Periodic::default();
         let hung = Status { is_disk_hung: true, disk_waits_ms: 5000, ..Status::default() };
         alarm.look(&hung, &conditions, Instant::now());
         assert!(conditions.all()[0].contains("nothing became durable since"));

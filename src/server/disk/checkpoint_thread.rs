@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use super::log_writer::{Installing, LogCutter};
 use crate::admin::{LastImage, Quantity};
 use crate::replica::{Changes, Input};
-use crate::server::clock;
+use crate::server::clock::{self, Periodic};
 use crate::server::cpu_policy::{self, BackgroundBudget};
 use crate::server::error::ServerError;
 use crate::server::limits::CHANGES_QUEUE_MAX;
@@ -78,8 +78,8 @@ impl Checkpoints {
             told: None,
             backups: Vec::new(),
             failed: 0,
-            measured: None,
-            warned: None,
+            measured: Periodic::default(),
+            warned: Periodic::default(),
         };
         let thread = supervision::thread(supervision::Task::State, move || {
             cpu_policy::lower_priority();
@@ -165,9 +165,9 @@ struct Writer {
     backups: Vec<WantedImage>,
     /// How many images had failed when those that wait were looked at last.
     failed: u64,
-    measured: Option<Instant>,
+    measured: Periodic,
     /// When it was last said that an image is overdue.
-    warned: Option<Instant>,
+    warned: Periodic,
 }
 
 impl Writer {
@@ -296,11 +296,10 @@ impl Writer {
     /// Says, now and then, that this thread falls behind: nothing else would until the disk is full.
     fn warn_if_overdue(&mut self) {
         if !self.checkpointer.is_image_overdue()
-            || self.warned.is_some_and(|last| last.elapsed() < WARN_INTERVAL)
+            || !self.warned.is_due(WARN_INTERVAL, Instant::now())
         {
             return;
         }
-        self.warned = Some(Instant::now());
         let bytes = self.checkpointer.since_image().bytes();
         tracing::warn!(
             bytes,
@@ -324,10 +323,9 @@ impl Writer {
 
     /// Publishes how much is on the disk, now and then.
     fn measure_directory(&mut self) {
-        if self.measured.is_some_and(|last| last.elapsed() < MEASURE_INTERVAL) {
+        if !self.measured.is_due(MEASURE_INTERVAL, Instant::now()) {
             return;
         }
-        self.measured = Some(Instant::now());
         let bytes = ["image", "state"].map(|part| bytes_in(&self.data_dir.join(part)));
         self.figures.disk().data_dir_bytes = bytes.iter().sum();
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::striped::Striped;
 use crate::admin::Counts;
+use crate::server::clock::Periodic;
 
 /// Time between two lines about one protocol.
 const SAID_INTERVAL: Duration = Duration::from_secs(60);
@@ -60,7 +61,7 @@ impl Protocol {
 
 /// When each protocol was said last. See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Others(Mutex<[Option<Instant>; 3]>);
+pub(crate) struct Others(Mutex<[Periodic; 3]>);
 
 impl Others {
     /// Counts a connection from there that began like that.
@@ -80,11 +81,7 @@ impl Others {
         let mut all_said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let said = &mut all_said[protocol as usize];
         count.add(1);
-        let is_due = said.is_none_or(|said| now.duration_since(said) >= SAID_INTERVAL);
-        is_due.then(|| {
-            *said = Some(now);
-            count.total()
-        })
+        said.is_due(SAID_INTERVAL, now).then(|| count.total())
     }
 }
 

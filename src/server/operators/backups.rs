@@ -53,7 +53,7 @@ pub(in crate::server) async fn image(
         Ok(Err(_)) => Err(NoBackup::NotServing),
         Err(_) => {
             let words =
-                "no image was written in time: the log says why, or lockkeeper_image_errors rises";
+                "no image was written in time: the log says why, or snapshot_error_count rises";
             Err(NoBackup::Failed(words.to_owned()))
         }
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
+use crate::server::clock::Periodic;
 use crate::server::limits::SLOW_HANDSHAKES_MAX;
 
 /// Time between two lines.
@@ -42,18 +43,14 @@ impl Drop for Going<'_> {
 #[derive(Debug, Default)]
 struct Table {
     refused: u64,
-    said: Option<Instant>,
+    said: Periodic,
 }
 
 impl Table {
     /// Counts one at `now`: how many there were since the start, if that is to be said.
     fn refused(&mut self, now: Instant) -> Option<u64> {
         self.refused += 1;
-        let is_due = self.said.is_none_or(|said| now.duration_since(said) >= SAID_INTERVAL);
-        is_due.then(|| {
-            self.said = Some(now);
-            self.refused
-        })
+        self.said.is_due(SAID_INTERVAL, now).then_some(self.refused)
     }
 }
 
