@@ -322,6 +322,8 @@ impl Shared {
             // The reader finds out as well, and connects again.
             state.give_up(lost(reason(&error, answer_max)));
         }
+        // To send much on a slow line takes its own time.
+        let until = Instant::now() + answer_max;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -1,7 +1,7 @@
 //! What a command ends with, the same number for the same reason in all of them. docs/CLI.md has the table.
 //!
 //! *Owns* these numbers; most are those of `sysexits.h`. Of its own, `lockkeeper lock` has those that flock(1) has,
-//! because there a number may also be that of the command that it runs (`lock/mod.rs`).
+//! because there a number may also be that of the command that it runs (`lock/flags.rs`).
 
 /// Refused, for a reason that repeating does not change.
 pub(super) const EXIT_REFUSED: i32 = 1;

@@ -84,8 +84,10 @@ impl Session {
     /// The socket's; what it does not take now is for the next call.
     pub(crate) fn write_out(&mut self, socket: &mut impl Write) -> io::Result<()> {
         while self.0.wants_write() {
-            if self.0.write_tls(socket)? == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
+            match self.0.write_tls(socket) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                Ok(_) | Err(_) => {}
             }
         }
         Ok(())
@@ -128,11 +130,13 @@ impl Session {
         bytes: &[u8],
     ) -> io::Result<usize> {
         self.flush_through(socket, waits)?;
-        let taken = self.take(bytes)?;
-        self.flush_through(socket, waits)?;
-        match taken {
+        match self.take(bytes)? {
             0 if !bytes.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
-            taken => Ok(taken),
+            taken => {
+                // They are in the session: an error here would have them written twice. The next call meets it again.
+                let _ = self.flush_through(socket, waits);
+                Ok(taken)
+            }
         }
     }
 
@@ -194,5 +198,56 @@ impl<S: Read + Write> Write for ClientLine<S> {
             None => Ok(()),
             Some(session) => session.flush_through(&mut self.stream, self.waits),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::RootCertStore;
+    use rustls::crypto::ring::default_provider;
+
+    use super::*;
+
+    /// A socket that a signal interrupts once, and that fails after it has taken some records.
+    #[derive(Default)]
+    struct Socket {
+        calls: usize,
+        fails_from: usize,
+    }
+
+    impl Write for Socket {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.calls += 1;
+            match self.calls {
+                1 => Err(io::ErrorKind::Interrupted.into()),
+                call if call >= self.fails_from => Err(io::ErrorKind::BrokenPipe.into()),
+                _ => Ok(bytes.len()),
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn session() -> Session {
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        Session::with(&Arc::new(config), "localhost").unwrap()
+    }
+
+    #[test]
+    fn bytes_that_the_session_has_taken_are_never_an_error_that_has_them_written_again() {
+        let mut session = session();
+        let mut socket = Socket { calls: 0, fails_from: 3 };
+        assert_eq!(session.write_through(&mut socket, true, b"abc").unwrap(), 3);
+        assert_eq!(socket.calls, 2, "interrupted, and then the hello");
+        // An error of the socket comes before anything else is taken.
+        session.0.send_close_notify();
+        let failed = session.write_through(&mut socket, true, b"def").unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::BrokenPipe);
     }
 }

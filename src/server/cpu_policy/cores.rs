@@ -3,8 +3,8 @@
 //! *Owns* what Linux last said about how long its cores had nothing to do (`proc_stat(5)`). *Invariants*: a
 //! machine is short from when less than [`SHORT`] of a core was free until [`PLENTY`] of one was, of at most
 //! two: threads that find one free do not care how many more there are. A core that waits for a disk is
-//! free. Where the system does not say, it is short: who asks loses nothing that it had. *Never* says
-//! whose work it is: that of clients beside the server counts as the server's.
+//! free. Where the system does not say, it is not short: work in the background never rests for a guess.
+//! *Never* says whose work it is: that of clients beside the server counts as the server's.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -46,7 +46,7 @@ impl Cores {
     }
 
     fn of(stat: Option<File>, count: f64) -> Self {
-        Self { is_short: stat.is_none(), stat, count, last: None }
+        Self { is_short: false, stat, count, last: None }
     }
 
     /// Looks, now and then, what they did since the last time; says whether they are few.
@@ -60,7 +60,7 @@ impl Cores {
 
     fn look(&mut self, now: Instant) {
         let Some(times) = self.stat.as_ref().and_then(read) else {
-            (self.stat, self.is_short) = (None, true);
+            (self.stat, self.is_short) = (None, false);
             return;
         };
         if let Some((_, last)) = self.last {
@@ -104,9 +104,10 @@ fn read(stat: &File) -> Option<Times> {
 
 #[cfg(test)]
 impl Cores {
-    /// Of a system that does not say.
-    pub(crate) fn unknown() -> Self {
-        Self::of(None, 1.0)
+    /// Of a machine that is short, until it is looked at again much later.
+    pub(crate) fn short(now: Instant) -> Self {
+        let last = Some((now + 1000 * LOOK_INTERVAL, Times { free: 0, all: 1 }));
+        Self { is_short: true, last, ..Self::of(None, 1.0) }
     }
 }
 
@@ -149,10 +150,11 @@ mod tests {
     }
 
     #[test]
-    fn a_system_that_does_not_say_is_short() {
-        assert!(Cores::unknown().are_short(Instant::now()));
+    fn a_system_that_does_not_say_is_not_short() {
+        assert!(!Cores::of(None, 1.0).are_short(Instant::now()));
         let stat = tempfile::NamedTempFile::new().unwrap();
-        assert!(Cores::of(Some(stat.reopen().unwrap()), 2.0).are_short(Instant::now()));
+        let mut silent = Cores { is_short: true, ..Cores::of(Some(stat.reopen().unwrap()), 2.0) };
+        assert!(!silent.are_short(Instant::now()));
     }
 
     #[test]

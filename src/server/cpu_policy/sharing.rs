@@ -87,9 +87,9 @@ mod tests {
 
     #[test]
     fn work_in_the_background_rests_while_cores_are_short_and_the_more_in_a_storm() {
-        let sharing = CoreSharing::of(CpuPolicy::Sharing, Cores::unknown());
-        let rest_times = || sharing.background().deferrable().rest_times();
         let now = Instant::now();
+        let sharing = CoreSharing::of(CpuPolicy::Sharing, Cores::short(now));
+        let rest_times = || sharing.background().deferrable().rest_times();
         sharing.adapt(0.0, now);
         let usual = rest_times();
         assert!(usual > Some(0));
@@ -98,7 +98,7 @@ mod tests {
         assert!(rest_times() > usual);
         sharing.adapt(0.0, now + STORM_PAUSE);
         assert_eq!(rest_times(), usual);
-        let plain = CoreSharing::of(CpuPolicy::Plain, Cores::unknown());
+        let plain = CoreSharing::of(CpuPolicy::Plain, Cores::short(now));
         plain.adapt(0.0, now);
         assert_eq!(plain.background().deferrable().rest_times(), None);
     }

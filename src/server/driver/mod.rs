@@ -52,7 +52,7 @@ use crate::supervision::Task;
 /// The loop's state.
 #[derive(Debug)]
 pub(super) struct Driver {
-    /// What one turn leaves to the next. In front of the others: who waits for a report hears at once of the end.
+    /// What one turn leaves to the next.
     pub state: State,
     /// The replica.
     pub replica: Replica,
@@ -159,7 +159,9 @@ impl Driver {
 
     /// The end: what the next start must know is written to the disk, and its threads are ended. Takes as
     /// long as the disk does.
-    pub(super) fn end(self) {
+    pub(super) fn end(mut self) {
+        // Who waits for a report hears at once of the end.
+        drop(std::mem::take(&mut self.state));
         let Some(disk) = &self.disk else { return };
         let refusal = self.replica.refused().filter(|refusal| refusal.is_rolled_back);
         let Some(refusal) = refusal else { return };
