@@ -16,7 +16,7 @@ use lockkeeper::internals::replica::txn_version::FIRST;
 use lockkeeper::internals::replica::{
     Entry, EntryKind, ForeignLoad, Machine, PeerMessage, Restore,
 };
-use lockkeeper::internals::tree::Options;
+use lockkeeper::internals::tree::{Options, Rules};
 use lockkeeper::internals::zookeeper::log_file::LogEnd;
 use lockkeeper::internals::zookeeper::{Item, LogDecoder, SnapshotFileDecoder, Txn};
 
@@ -243,5 +243,6 @@ pub fn record(data: &[u8]) {
 
 /// The hash seed may differ between servers without any effect.
 pub fn machine(hash_seed: u64) -> Machine {
-    Machine::fresh(Options { extended_types: true, hash_seed, ..Options::default() })
+    let rules = Rules { extended_types: true, ..Rules::DEFAULT };
+    Machine::fresh(Options { rules, hash_seed, ..Options::default() })
 }

@@ -151,7 +151,7 @@ pub use replica::{
     SendImage, Setup, Status, TICK_MS, Urgency,
 };
 pub use sasl::{AuthToLocal, SaslSetup, SaslUsers, ServiceKey, Verdict};
-pub use tree::Options as TreeOptions;
+pub use tree::{Options as TreeOptions, Rules};
 
 /// The command line of the binary.
 #[cfg(feature = "cli")]

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use lockkeeper::internals::proto::request::{Create, CreateKind};
 use lockkeeper::internals::proto::{Acl, Text};
-use lockkeeper::internals::tree::{Context, Event, Options, Tree};
+use lockkeeper::internals::tree::{Context, Event, Options, Rules, Tree};
 
 /// Directories of contenders.
 pub const DIRECTORIES: usize = 1000;
@@ -31,7 +31,8 @@ impl Woods {
     /// Of the next transaction.
     pub fn context(&mut self) -> Context<'static> {
         self.zxid += 1;
-        Context { zxid: self.zxid, time_ms: self.zxid, steady_ms: self.zxid, session: 7, ids: &[] }
+        let (zxid, rules) = (self.zxid, Rules::DEFAULT);
+        Context { zxid, time_ms: zxid, steady_ms: zxid, session: 7, ids: &[], rules }
     }
 
     pub fn create(&mut self, request: &Create) -> Text {

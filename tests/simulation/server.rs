@@ -235,7 +235,7 @@ impl Server {
     ) -> Result<Opened, OpenError> {
         let id = host.id;
         let options = tree::Options {
-            extended_types: config.extended_types,
+            rules: tree::Rules { extended_types: config.extended_types, ..tree::Rules::DEFAULT },
             hash_seed: u64::from_le_bytes(*seed.first_chunk().expect("32 bytes")),
             ..tree::Options::default()
         };

@@ -101,11 +101,18 @@ fn wanted(tree: &Tree, selection: &Selection) -> (Vec<Wanted>, u64) {
 mod tests {
     use super::*;
     use crate::proto::Text;
-    use crate::tree::{Context, Options};
+    use crate::tree::{Context, Options, Rules};
 
     fn tree() -> Tree {
         let mut tree = Tree::fresh(Options::default());
-        let ctx = |zxid| Context { zxid, time_ms: 5, steady_ms: 5, session: 0, ids: &[] };
+        let ctx = |zxid| Context {
+            zxid,
+            time_ms: 5,
+            steady_ms: 5,
+            session: 0,
+            ids: &[],
+            rules: Rules::DEFAULT,
+        };
         for (zxid, path) in (1..).zip(["/app", "/app/a", "/other"]) {
             let request = crate::proto::request::Create {
                 kind: crate::proto::request::CreateKind::Create,

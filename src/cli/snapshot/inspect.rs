@@ -185,12 +185,19 @@ mod tests {
     use super::*;
     use crate::proto::request::{Create, CreateKind};
     use crate::proto::{Acl, Text};
-    use crate::tree::{Context, Options};
+    use crate::tree::{Context, Options, Rules};
 
     fn tree(paths: impl Iterator<Item = String>) -> Tree {
         let mut tree = Tree::fresh(Options::default());
         for (zxid, path) in (1..).zip(paths) {
-            let ctx = Context { zxid, time_ms: 5, steady_ms: 5, session: 0, ids: &[] };
+            let ctx = Context {
+                zxid,
+                time_ms: 5,
+                steady_ms: 5,
+                session: 0,
+                ids: &[],
+                rules: Rules::DEFAULT,
+            };
             let (kind, path, acl) = (CreateKind::Create, Text::from(path), vec![Acl::open()]);
             let request = Create { kind, path, data: None, acl: Some(acl), flags: 0, ttl_ms: 0 };
             tree.create(&ctx, &request, &mut Vec::new()).unwrap();

@@ -22,7 +22,7 @@ use crate::sasl::Principal;
 
 use super::distinguished_name;
 use super::ip::{IpNetwork, Networks};
-use super::options::Options;
+use super::options::{Options, Rules};
 
 /// Most entries that a list may have once `auth` is expanded.
 pub const ACL_ENTRIES_MAX: usize = 65_536;
@@ -99,7 +99,7 @@ pub fn digest_identity(auth: &[u8]) -> Identity {
 /// identity, behind `super` if it is the configured one. Empty when the scheme is disabled.
 #[must_use]
 pub fn digest_identities(auth: &[u8], options: &Options) -> SmallVec<[Identity; 2]> {
-    if !options.digest_auth {
+    if !options.rules.digest_auth {
         return SmallVec::new();
     }
     let identity = digest_identity(auth);
@@ -190,10 +190,25 @@ pub(super) fn hash(entries: &[Acl]) -> u128 {
     XxHash3_128::oneshot_with_seed(HASH_SEED, &bytes)
 }
 
-/// Whether `ids` have one of the `wanted` permission bits.
+/// A client that asks, and the rules by which that is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
+    /// Its identities.
+    pub ids: &'a [Identity],
+    /// The rules.
+    pub rules: Rules,
+}
+
+impl Asker<'_> {
+    /// Anyone, by ZooKeeper's default rules.
+    pub const ANYONE: Self = Self { ids: &[], rules: Rules::DEFAULT };
+}
+
+/// Whether the asker has one of the `wanted` permission bits.
 #[must_use]
-pub fn allows(list: &AclList, ids: &[Identity], wanted: i32, options: &Options) -> bool {
-    if list.world_perms & wanted != 0 || options.skip_acl || list.entries.is_empty() {
+pub fn allows(list: &AclList, asker: Asker<'_>, wanted: i32) -> bool {
+    let Asker { ids, rules } = asker;
+    if list.world_perms & wanted != 0 || rules.skip_acl || list.entries.is_empty() {
         return true;
     }
     if ids.iter().any(|identity| identity.scheme.as_bytes() == b"super") {
@@ -202,7 +217,7 @@ pub fn allows(list: &AclList, ids: &[Identity], wanted: i32, options: &Options) 
     ids.iter().any(|identity| {
         let perms = match identity.scheme.as_bytes() {
             b"ip" => list.networks.perms_of(identity.id.as_str()),
-            b"digest" if !options.digest_auth => 0,
+            b"digest" if !rules.digest_auth => 0,
             b"sasl" if identity.id.as_bytes() == SASL_SUPER => list.sasl_perms,
             scheme if scheme == ANY_SASL.as_bytes() => list.perms_of("sasl", &identity.id),
             scheme if PROVEN.contains(&scheme) => {
@@ -220,8 +235,7 @@ pub fn allows(list: &AclList, ids: &[Identity], wanted: i32, options: &Options) 
 /// [`ErrorCode::InvalidAcl`].
 pub(super) fn fixup<'a>(
     list: Option<&'a [Acl]>,
-    ids: &[Identity],
-    options: &Options,
+    asker: Asker<'_>,
 ) -> Result<Cow<'a, [Acl]>, ErrorCode> {
     let list = list.unwrap_or_default();
     if is_open(list) {
@@ -232,7 +246,7 @@ pub(super) fn fixup<'a>(
     for acl in list.iter().filter(|acl| seen.insert(*acl)) {
         if acl.scheme.as_bytes() == b"auth" {
             let before = fixed.len();
-            fixed.extend(ids.iter().filter(|identity| proves(identity, ids, options)).map(
+            fixed.extend(asker.ids.iter().filter(|identity| proves(identity, asker)).map(
                 |identity| Acl {
                     perms: acl.perms,
                     scheme: identity.scheme.clone(),
@@ -242,7 +256,7 @@ pub(super) fn fixup<'a>(
             if fixed.len() == before {
                 return Err(ErrorCode::InvalidAcl);
             }
-        } else if is_world(acl) || is_valid(acl, ids, options) {
+        } else if is_world(acl) || is_valid(acl, asker) {
             fixed.push(acl.clone());
         } else {
             return Err(ErrorCode::InvalidAcl);
@@ -255,10 +269,10 @@ pub(super) fn fixup<'a>(
 }
 
 /// Whether an identity was proved, and not merely observed as an address is.
-fn proves(identity: &Identity, ids: &[Identity], options: &Options) -> bool {
+fn proves(identity: &Identity, asker: Asker<'_>) -> bool {
     match identity.scheme.as_bytes() {
-        b"digest" => options.digest_auth,
-        b"sasl" => is_sasl_offered(ids),
+        b"digest" => asker.rules.digest_auth,
+        b"sasl" => is_sasl_offered(asker.ids),
         scheme => PROVEN.contains(&scheme),
     }
 }
@@ -268,12 +282,12 @@ fn is_sasl_offered(ids: &[Identity]) -> bool {
     ids.contains(&Identity::offers_sasl())
 }
 
-fn is_valid(acl: &Acl, ids: &[Identity], options: &Options) -> bool {
+fn is_valid(acl: &Acl, asker: Asker<'_>) -> bool {
     match acl.scheme.as_bytes() {
         b"ip" => IpNetwork::parse(acl.id.as_str()).is_some(),
         // Java's split drops empty strings at the end: "a:b:" passes, "a:" does not.
         b"digest" => {
-            options.digest_auth
+            asker.rules.digest_auth
                 && acl
                     .id
                     .as_str()
@@ -284,7 +298,7 @@ fn is_valid(acl: &Acl, ids: &[Identity], options: &Options) -> bool {
                     == 1
         }
         b"x509" => distinguished_name::is_one(acl.id.as_str()),
-        b"sasl" => is_sasl_offered(ids) && Principal::parse(acl.id.as_str()).is_some(),
+        b"sasl" => is_sasl_offered(asker.ids) && Principal::parse(acl.id.as_str()).is_some(),
         _ => false,
     }
 }

@@ -15,10 +15,11 @@
 //! ```
 //! use lockkeeper_core::proto::request::{Create, CreateKind};
 //! use lockkeeper_core::proto::{Acl, Text};
-//! use lockkeeper_core::tree::{Context, Options, Tree};
+//! use lockkeeper_core::tree::{Context, Options, Rules, Tree};
 //!
 //! let mut tree = Tree::fresh(Options::default());
-//! let ctx = Context { zxid: 1, time_ms: 1_700_000_000_000, steady_ms: 0, session: 7, ids: &[] };
+//! let (zxid, time_ms, rules) = (1, 1_700_000_000_000, Rules::DEFAULT);
+//! let ctx = Context { zxid, time_ms, steady_ms: 0, session: 7, ids: &[], rules };
 //! let request = Create {
 //!     kind: CreateKind::Create2,
 //!     path: Text::from_static("/lock-"),
@@ -68,11 +69,11 @@ use crate::proto::acl::perms;
 use crate::proto::{Acl, EventType, Stat, Text};
 
 pub use acl::AclList;
-pub use acl::Identity;
+pub use acl::{Asker, Identity};
 pub use changes::TakeChange;
 pub use changes::record_digest;
 pub use foreign::ForeignCreate;
-pub use options::Options;
+pub use options::{Options, Rules};
 pub use owner::Owner;
 pub use path::ZnodePath;
 pub use quota::Figures;
@@ -98,9 +99,17 @@ pub struct Context<'a> {
     pub session: i64,
     /// What its connection is.
     pub ids: &'a [Identity],
+    /// By which it is judged.
+    pub rules: Rules,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// The client, and the rules.
+    #[must_use]
+    pub fn asker(&self) -> Asker<'a> {
+        Asker { ids: self.ids, rules: self.rules }
+    }
+
     fn now(&self) -> Now {
         Now { time_ms: self.time_ms, steady_ms: self.steady_ms }
     }

@@ -1,10 +1,25 @@
-//! Settings of the tree.
+//! Settings of one server, and rules by which requests are judged.
 //!
-//! *Owns* [`Options`]. *Invariant*: the defaults are ZooKeeper's. *Never* changes while a tree lives.
+//! *Owns* [`Options`] and [`Rules`]. *Invariants*: the defaults are ZooKeeper's; the tree is given the rules with each
+//! request, and no other setting changes an outcome. *Never* changes while a tree lives.
 
-/// What is configured about the tree. All but the hash seed must be equal on all servers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Settings of one server that concern its state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
+    /// Rules of this server's file.
+    pub rules: Rules,
+    /// The digest id that is super, `user:base64(sha1(user:password))`
+    /// (`DigestAuthenticationProvider.superDigest`): resolved where a connection proves it.
+    pub super_digest: Option<String>,
+    /// Whether ZooKeeper's own 64-bit digest is kept too.
+    pub legacy_digest: bool,
+    /// Makes the table of paths unpredictable to clients.
+    pub hash_seed: u64,
+}
+
+/// Rules by which a request is judged: for a read, those of the server that answers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
     /// Whether znodes with a time to live may be created (`extendedTypesEnabled`).
     pub extended_types: bool,
     /// Whether hard limits of quotas are enforced (`enforceQuota`).
@@ -13,26 +28,16 @@ pub struct Options {
     pub skip_acl: bool,
     /// Whether the scheme `digest` exists (`DigestAuthenticationProvider.enabled`).
     pub digest_auth: bool,
-    /// The digest id that is super, `user:base64(sha1(user:password))`
-    /// (`DigestAuthenticationProvider.superDigest`).
-    pub super_digest: Option<String>,
-    /// Whether ZooKeeper's own 64-bit digest is kept too.
-    pub legacy_digest: bool,
-    /// Makes the table of paths unpredictable to clients. May differ between servers.
-    pub hash_seed: u64,
 }
 
-impl Default for Options {
+impl Rules {
     /// As ZooKeeper is configured unless told otherwise.
+    pub const DEFAULT: Self =
+        Self { extended_types: false, enforce_quota: false, skip_acl: false, digest_auth: true };
+}
+
+impl Default for Rules {
     fn default() -> Self {
-        Self {
-            extended_types: false,
-            enforce_quota: false,
-            skip_acl: false,
-            digest_auth: true,
-            super_digest: None,
-            legacy_digest: false,
-            hash_seed: 0,
-        }
+        Self::DEFAULT
     }
 }

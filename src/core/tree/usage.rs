@@ -10,10 +10,10 @@
 //!
 //! [`RECOUNTED_ZNODES_MAX`]: super::quota::RECOUNTED_ZNODES_MAX
 
-use super::Tree;
 use super::edit::NewData;
 use super::quota::{Figures, LIMITS, USAGE, figures_path, length, used_by};
 use super::slab::ZnodeId;
+use super::{Rules, Tree};
 use crate::proto::ErrorCode;
 
 /// What a usage znode that is created holds.
@@ -26,8 +26,8 @@ pub(super) struct Counted {
 impl Tree {
     /// Whether a hard limit forbids this many znodes and bytes more at `path`. Figures that do not
     /// change are not checked.
-    pub(super) fn exceeds_quota(&self, path: &str, count: i64, bytes: i64) -> bool {
-        if !self.options.enforce_quota {
+    pub(super) fn exceeds_quota(&self, rules: Rules, path: &str, count: i64, bytes: i64) -> bool {
+        if !rules.enforce_quota {
             return false;
         }
         let Some(quota) = self.quotas.deepest(path) else {

@@ -19,7 +19,7 @@ use super::path::{self, ZnodePath};
 use super::quota::length;
 use super::slab::{ZNODES_MAX, ZnodeId};
 use super::znode::Meta;
-use super::{Context, Created, Event, Identity, Life, Tree, ancestry};
+use super::{Asker, Context, Created, Event, Identity, Life, Tree, ancestry};
 
 impl Tree {
     /// Creates a znode of any kind.
@@ -35,12 +35,12 @@ impl Tree {
         request: &Create,
         events: &mut Vec<Event>,
     ) -> Result<Created, ErrorCode> {
-        let mode = CreateMode::of(request, ctx.session, self.options.extended_types)?;
+        let mode = CreateMode::of(request, ctx.session, ctx.rules.extended_types)?;
         let asked = request.path.as_str();
         let parent_length = path::parent_length(asked).ok_or(ErrorCode::BadArguments)?;
-        let acl = fixup(request.acl.as_deref(), ctx.ids, &self.options)?;
+        let acl = fixup(request.acl.as_deref(), ctx.asker())?;
         let parent = self.find(&asked[..parent_length]).ok_or(ErrorCode::NoNode)?;
-        self.check_acl(parent, ctx.ids, perms::CREATE)?;
+        self.check_acl(parent, ctx.asker(), perms::CREATE)?;
         let mut parent_meta = self.slab[parent].meta;
         let path = if mode.is_sequential {
             let number = match mutant!("sequence-from-child-count") {
@@ -60,7 +60,7 @@ impl Tree {
             return Err(ErrorCode::NoChildrenForEphemerals);
         }
         let data = request.data.as_deref();
-        if self.exceeds_quota(name, 1, length(data)) {
+        if self.exceeds_quota(ctx.rules, name, 1, length(data)) {
             return Err(ErrorCode::QuotaExceeded);
         }
         if self.slab.len() == ZNODES_MAX {
@@ -98,7 +98,7 @@ impl Tree {
         let name = path.as_str();
         let parent = self.parent_to_delete_from(name)?;
         if !mutant!("delete-past-acl") {
-            self.check_acl(parent, ctx.ids, perms::DELETE)?;
+            self.check_acl(parent, ctx.asker(), perms::DELETE)?;
         }
         let id = self.find_child(parent, name).ok_or(ErrorCode::NoNode)?;
         next_version(self.slab[id].meta.version, version)?;
@@ -124,7 +124,7 @@ impl Tree {
     ) -> Result<Stat, ErrorCode> {
         let name = path.as_str();
         let id = self.find_valid(name)?;
-        self.check_acl(id, ctx.ids, perms::WRITE)?;
+        self.check_acl(id, ctx.asker(), perms::WRITE)?;
         // The same text may be written back: clients do that to see their watch of it fire.
         if name == path::CONFIG
             && data.unwrap_or_default() != self.slab[id].data().unwrap_or_default()
@@ -132,7 +132,7 @@ impl Tree {
             return Err(ErrorCode::BadArguments);
         }
         let grown = length(data) - length(self.slab[id].data());
-        if self.exceeds_quota(name, 0, grown) {
+        if self.exceeds_quota(ctx.rules, name, 0, grown) {
             return Err(ErrorCode::QuotaExceeded);
         }
         let mut meta = self.slab[id].meta;
@@ -149,17 +149,17 @@ impl Tree {
     /// Replaces the text that names the members of the ensemble. Its version is -1, as ZooKeeper's.
     ///
     /// # Errors
-    /// NoAuth (WRITE), unless `ids` is `None`: the server's own doing.
+    /// NoAuth (WRITE), unless `asker` is `None`: the server's own doing.
     pub fn set_config(
         &mut self,
         ctx: &Context<'_>,
-        ids: Option<&[Identity]>,
+        asker: Option<Asker<'_>>,
         text: &str,
         events: &mut Vec<Event>,
     ) -> Result<Stat, ErrorCode> {
         let id = self.find(path::CONFIG).ok_or(ErrorCode::NoNode)?;
-        if let Some(ids) = ids {
-            self.check_acl(id, ids, perms::WRITE)?;
+        if let Some(asker) = asker {
+            self.check_acl(id, asker, perms::WRITE)?;
         }
         let grown = length(Some(text.as_bytes())) - length(self.slab[id].data());
         let mut meta = self.slab[id].meta;
@@ -173,10 +173,10 @@ impl Tree {
         Ok(stat)
     }
 
-    /// Whether these may not change the members of the ensemble.
+    /// Whether this asker may not change the members of the ensemble.
     #[must_use]
-    pub fn config_refuses(&self, ids: &[Identity]) -> bool {
-        self.find(path::CONFIG).is_none_or(|id| self.check_acl(id, ids, perms::WRITE).is_err())
+    pub fn config_refuses(&self, asker: Asker<'_>) -> bool {
+        self.find(path::CONFIG).is_none_or(|id| self.check_acl(id, asker, perms::WRITE).is_err())
     }
 
     /// The text that names the members of the ensemble; empty without one.
@@ -198,9 +198,9 @@ impl Tree {
         version: i32,
     ) -> Result<Stat, ErrorCode> {
         ZnodePath::parse(path.as_str()).map_err(|_| ErrorCode::BadArguments)?;
-        let acl = fixup(acl, ctx.ids, &self.options)?;
+        let acl = fixup(acl, ctx.asker())?;
         let id = self.find(path.as_str()).ok_or(ErrorCode::NoNode)?;
-        self.check_acl(id, ctx.ids, perms::ADMIN)?;
+        self.check_acl(id, ctx.asker(), perms::ADMIN)?;
         let mut meta = self.slab[id].meta;
         meta.aversion = next_version(meta.aversion, version)?;
         let old = meta.acl;
@@ -218,7 +218,7 @@ impl Tree {
         version: i32,
     ) -> Result<(), ErrorCode> {
         let id = self.find_valid(path.as_str())?;
-        self.check_acl(id, ctx.ids, perms::READ)?;
+        self.check_acl(id, ctx.asker(), perms::READ)?;
         next_version(self.slab[id].meta.version, version)?;
         Ok(())
     }
@@ -263,7 +263,7 @@ impl Tree {
                 return false;
             }
         };
-        id.is_some_and(|id| self.check_acl(id, ids, wanted).is_err())
+        id.is_some_and(|id| self.check_acl(id, self.asks_here(ids), wanted).is_err())
     }
 
     /// Removes a leaf whose removal was decided.
@@ -299,10 +299,10 @@ impl Tree {
     pub(super) fn check_acl(
         &self,
         id: ZnodeId,
-        ids: &[Identity],
+        asker: Asker<'_>,
         wanted: i32,
     ) -> Result<(), ErrorCode> {
-        if allows(self.acls.list(self.slab[id].meta.acl), ids, wanted, &self.options) {
+        if allows(self.acls.list(self.slab[id].meta.acl), asker, wanted) {
             Ok(())
         } else {
             Err(ErrorCode::NoAuth)

@@ -64,10 +64,12 @@ pub(super) fn seed() -> Result<[u8; 32], StartError> {
 pub(in crate::server) fn tree_options(config: &Config, seed: [u8; 32]) -> tree::Options {
     let hash_seed = seed.first_chunk::<8>().expect("a seed is 32 bytes long");
     tree::Options {
-        extended_types: config.extended_types_enabled,
-        enforce_quota: config.enforce_quota,
-        skip_acl: config.skip_acl,
-        digest_auth: config.digest_auth_enabled,
+        rules: tree::Rules {
+            extended_types: config.extended_types_enabled,
+            enforce_quota: config.enforce_quota,
+            skip_acl: config.skip_acl,
+            digest_auth: config.digest_auth_enabled,
+        },
         super_digest: config.super_digest.clone(),
         // Only the `hash` word shows it.
         legacy_digest: config.four_letter_words.allows("hash", true),

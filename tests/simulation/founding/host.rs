@@ -140,8 +140,8 @@ impl Host {
     }
 
     fn restore(&self, rng: &mut Rng) -> (Machine, Restored) {
-        let options =
-            tree::Options { skip_acl: true, hash_seed: rng.next(), ..tree::Options::default() };
+        let rules = tree::Rules { skip_acl: true, ..tree::Rules::DEFAULT };
+        let options = tree::Options { rules, hash_seed: rng.next(), ..tree::Options::default() };
         let mut machine = Machine::fresh(options);
         let Disk { identity, hard_state, base, entries, .. } = &self.disk;
         let mut begun_after = (0, 0);

@@ -37,7 +37,8 @@ fn unpacked(release: &Path, name: &str) -> TempDir {
 }
 
 fn open(dir: &Path, server_id: u8) -> Result<(Machine, Opened), String> {
-    let options = tree::Options { extended_types: true, ..tree::Options::default() };
+    let rules = tree::Rules { extended_types: true, ..tree::Rules::DEFAULT };
+    let options = tree::Options { rules, ..tree::Options::default() };
     let mut machine = Machine::fresh(options);
     let options = Options {
         new: Identity::standalone(1, server_id),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use lockkeeper_core::proto::request::{Create, CreateKind};
 use lockkeeper_core::proto::{Acl, ErrorCode, MultiOp, MultiResult, Request, Text};
 use lockkeeper_core::replica::Machine;
-use lockkeeper_core::tree::{Context, Identity, Options, Tree};
+use lockkeeper_core::tree::{Context, Identity, Options, Rules, Tree};
 use lockkeeper_core::zookeeper::txn::kind;
 use lockkeeper_core::zookeeper::{CreateTxn, Lifetime, SubTxn, TxnBody, TxnHeader};
 
@@ -18,9 +18,12 @@ pub struct Decider {
     tree: Tree,
 }
 
+/// Rules of the model.
+const RULES: Rules = Rules { extended_types: true, ..Rules::DEFAULT };
+
 /// How the trees of the model are configured.
 pub fn options() -> Options {
-    Options { extended_types: true, legacy_digest: true, ..Options::default() }
+    Options { rules: RULES, legacy_digest: true, ..Options::default() }
 }
 
 impl Decider {
@@ -71,7 +74,7 @@ impl Decider {
         ids: &[Identity],
     ) -> Option<(i32, TxnBody)> {
         let TxnHeader { zxid, time_ms, client_id: session, .. } = *header;
-        let ctx = Context { zxid, time_ms, steady_ms: time_ms, session, ids };
+        let ctx = Context { zxid, time_ms, steady_ms: time_ms, session, ids, rules: RULES };
         let events = &mut Vec::new();
         let decided = match request {
             Request::Create(create) => self.tree.create(&ctx, create, events).map(|created| {
@@ -118,7 +121,7 @@ impl Decider {
     pub fn reap(&mut self, header: &TxnHeader, path: &Text) -> (i32, TxnBody) {
         let TxnHeader { zxid, time_ms, .. } = *header;
         let ids = &[Identity::all_powerful()];
-        let ctx = Context { zxid, time_ms, steady_ms: time_ms, session: 0, ids };
+        let ctx = Context { zxid, time_ms, steady_ms: time_ms, session: 0, ids, rules: RULES };
         match self.tree.delete(&ctx, path, -1, &mut Vec::new()) {
             Ok(()) => (kind::DELETE_CONTAINER, TxnBody::Delete { path: path.clone() }),
             Err(code) => failed(code),

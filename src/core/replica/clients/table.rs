@@ -475,8 +475,8 @@ impl Clients {
             }
             for conn in watchers {
                 let Some(connection) = self.connections.get_mut(&conn) else { continue };
-                let options = machine.tree().options();
-                let may_know = allows(&event.acl, &connection.ids, perms::READ, options);
+                let asker = machine.tree().asks_here(&connection.ids);
+                let may_know = allows(&event.acl, asker, perms::READ);
                 if !may_know && !mutant!("event-past-acl") {
                     continue;
                 }

@@ -5,7 +5,7 @@ use crate::proto::request::{Create, CreateKind, Request};
 use crate::proto::{Acl, Text};
 use crate::replica::cluster::{Cluster, create};
 use crate::replica::{Measure, Measurement};
-use crate::tree::{Context, Event, Options, Tree};
+use crate::tree::{Context, Event, Options, Rules, Tree};
 
 use super::departures::{Cause, Departures, Stays};
 
@@ -40,7 +40,7 @@ impl World {
     ) -> (T, Vec<Event>) {
         self.zxid += 1;
         let (zxid, time_ms) = (self.zxid, self.time_ms);
-        let ctx = Context { zxid, time_ms, steady_ms: 0, session, ids: &[] };
+        let ctx = Context { zxid, time_ms, steady_ms: 0, session, ids: &[], rules: Rules::DEFAULT };
         let mut events = Vec::new();
         (write(&mut self.tree, &ctx, &mut events), events)
     }

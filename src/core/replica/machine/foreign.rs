@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use super::foreign_load::ForeignLoad;
 use super::state::{Machine, SessionChange, steady_without_one};
 use crate::proto::{ErrorCode, Stat, Text};
-use crate::tree::{Context, Event, ForeignCreate, Options, Owner};
+use crate::tree::{Context, Event, ForeignCreate, Options, Owner, Rules};
 use crate::zookeeper::txn::kind;
 use crate::zookeeper::{Lifetime, Txn, TxnBody, TxnHeader, password};
 
@@ -237,6 +237,7 @@ fn context(header: &TxnHeader, steady_ms: i64) -> Context<'static> {
         steady_ms,
         session: header.client_id,
         ids: &[],
+        rules: Rules::DEFAULT,
     }
 }
 

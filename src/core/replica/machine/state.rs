@@ -256,6 +256,7 @@ impl Machine {
             steady_ms: self.steady_ms,
             session: txn.session,
             ids: &txn.ids,
+            rules: self.tree.options().rules,
         };
         match &txn.op {
             TxnOp::Client { op, body } => {
@@ -430,6 +431,7 @@ mod tests {
     use crate::replica::Entry;
     use crate::replica::EntryKind;
     use crate::replica::machine::txn::{Identities, Origin, members_mark};
+    use crate::tree::Rules;
 
     #[test]
     fn an_entry_without_a_transaction_changes_nothing_that_is_replicated() {
@@ -492,7 +494,8 @@ mod tests {
 
     #[test]
     fn data_of_earlier_versions_keeps_its_digest_and_the_age_of_its_znodes() {
-        let mut machine = Machine::fresh(Options { extended_types: true, ..Options::default() });
+        let rules = Rules { extended_types: true, ..Rules::DEFAULT };
+        let mut machine = Machine::fresh(Options { rules, ..Options::default() });
         let old = |wall_ms| EntryTime { wall_ms, ..EntryTime::default() };
         machine.begin_entry(&old(5000));
         let mut body = Vec::new();

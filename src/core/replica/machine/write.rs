@@ -61,7 +61,7 @@ fn reconfig(
     events: &mut Vec<Event>,
 ) -> Result<Response, ErrorCode> {
     let text = tree.config_text();
-    let is_refused = tree.config_refuses(context.ids);
+    let is_refused = tree.config_refuses(context.asker());
     if text.is_empty() {
         // A server on its own has no members.
         let told = if is_refused { ErrorCode::NoAuth } else { ErrorCode::Unimplemented };
@@ -77,6 +77,6 @@ fn reconfig(
     }
     let changed = changed?;
     let text = members::text(&changed, context.zxid);
-    let stat = tree.set_config(context, Some(context.ids), &text, events)?;
+    let stat = tree.set_config(context, Some(context.asker()), &text, events)?;
     Ok(Response::Data(Some(Bytes::from(text)), stat))
 }

@@ -226,7 +226,7 @@ impl Replica {
         is_open: bool,
     ) -> Option<ErrorCode> {
         let tree = self.state.machine().tree();
-        if tree.config_refuses(ids) {
+        if tree.config_refuses(tree.asks_here(ids)) {
             return None;
         }
         let text = tree.config_text();

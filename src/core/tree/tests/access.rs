@@ -34,7 +34,7 @@ fn the_configured_digest_is_super() {
     };
     assert_eq!(schemes(b"u:p", &options), ["super", "digest"]);
     assert_eq!(schemes(b"u:q", &options), ["digest"]);
-    options.digest_auth = false;
+    options.rules.digest_auth = false;
     assert!(schemes(b"u:p", &options).is_empty());
 }
 
@@ -247,7 +247,8 @@ fn sasl_ids_match_exactly_and_super_matches_all_of_them() {
 
 #[test]
 fn skip_acl_skips_the_check_and_not_the_validation() {
-    let mut f = Fixture::with(Options { skip_acl: true, ..Options::default() });
+    let rules = Rules { skip_acl: true, ..Rules::DEFAULT };
+    let mut f = Fixture::with(Options { rules, ..Options::default() });
     f.given(&["/a"]);
     f.set_acl("/a", &[acl(0, "world", "anyone")], -1).unwrap();
     assert!(f.tree.exists(&[], "/a").is_ok());

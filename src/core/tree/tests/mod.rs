@@ -20,7 +20,7 @@ use crate::proto::{Acl, ErrorCode, MultiOp, MultiResult, Stat, Text};
 
 use super::slab::ZnodeId;
 use super::table::PathTable;
-use super::{Context, Created, Event, Identity, Options, Tree, ancestry, digest, path};
+use super::{Context, Created, Event, Identity, Options, Rules, Tree, ancestry, digest, path};
 
 /// A tree, and somebody who talks to it. Each write has the next zxid, at 1000 ms times the zxid.
 struct Fixture {
@@ -35,7 +35,8 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        Self::with(Options { extended_types: true, legacy_digest: true, ..Options::default() })
+        let rules = Rules { extended_types: true, ..Rules::DEFAULT };
+        Self::with(Options { rules, legacy_digest: true, ..Options::default() })
     }
 
     fn with(options: Options) -> Self {
@@ -50,7 +51,8 @@ impl Fixture {
         let (zxid, session) = (self.zxid, self.session);
         let steady_ms = 1000 * zxid;
         let time_ms = steady_ms + self.wall_ahead_ms;
-        let ctx = Context { zxid, time_ms, steady_ms, session, ids: &self.ids };
+        let rules = self.tree.options().rules;
+        let ctx = Context { zxid, time_ms, steady_ms, session, ids: &self.ids, rules };
         write(&mut self.tree, &ctx, &mut self.events)
     }
 

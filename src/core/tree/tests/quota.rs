@@ -7,7 +7,8 @@ use crate::rng::Rng;
 const USAGE: &str = "/zookeeper/quota/a/zookeeper_stats";
 
 fn enforcing() -> Fixture {
-    Fixture::with(Options { enforce_quota: true, legacy_digest: true, ..Options::default() })
+    let rules = Rules { enforce_quota: true, ..Rules::DEFAULT };
+    Fixture::with(Options { rules, legacy_digest: true, ..Options::default() })
 }
 
 /// Does what the clients' setquota does.

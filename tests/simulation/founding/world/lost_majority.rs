@@ -398,7 +398,8 @@ impl World {
                 });
                 let ok = match (base, to) {
                     (Some(base), Some(to)) if base.mark.index == order.index => {
-                        let options = tree::Options { skip_acl: true, ..tree::Options::default() };
+                        let rules = tree::Rules { skip_acl: true, ..tree::Rules::DEFAULT };
+                        let options = tree::Options { rules, ..tree::Options::default() };
                         let mut machine = Machine::fresh(options);
                         load(&mut machine, &base.mark, &base.records);
                         let (mark, machine) = (base.mark.clone(), Box::new(machine));

@@ -22,7 +22,7 @@ use super::txn::{Txn, TxnOp};
 use crate::proto::request::Request;
 use crate::proto::{ErrorCode, OpCode, Response, Text};
 use crate::replica::bounds::TERM_MAX;
-use crate::tree::{Context, Tree};
+use crate::tree::{Context, Rules, Tree};
 use crate::zookeeper::{Txn as ForeignTxn, TxnBody};
 
 use answer::{describe, is_failure, op_of, response};
@@ -444,7 +444,8 @@ impl Machine {
         applied.zxid = zxid;
         applied.op = OpCode::Reconfig;
         let (time_ms, steady_ms) = (self.last_time_ms, self.steady_ms);
-        let context = Context { zxid, time_ms, steady_ms, session: 0, ids: &[] };
+        let rules = Rules::DEFAULT;
+        let context = Context { zxid, time_ms, steady_ms, session: 0, ids: &[], rules };
         let text = if members.is_empty() { String::new() } else { members::text(&members, zxid) };
         // ZooKeeper's tree has that znode since 3.5, and for older ones it was added.
         let set = self.tree.set_config(&context, None, &text, &mut applied.events);

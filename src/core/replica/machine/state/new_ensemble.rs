@@ -11,7 +11,7 @@ use crate::replica::durable::{Drained, Mark, Membership};
 use crate::replica::machine::state::Machine;
 use crate::replica::machine::txn::{Identities, Origin, Txn, TxnOp};
 use crate::replica::records::Record;
-use crate::tree::{Context, Tree};
+use crate::tree::{Context, Rules, Tree};
 
 /// How many terms a new ensemble begins above the highest that is known of those before it: so many elections an
 /// ensemble may have held of which no server that is left has heard.
@@ -113,7 +113,8 @@ impl Machine {
     fn change(&mut self, session: i64, term: u64, change: impl FnOnce(&mut Tree, &Context<'_>)) {
         let zxid = self.next_zxid(term, &TxnOp::ExpireSession);
         let (time_ms, steady_ms) = (self.last_time_ms, self.steady_ms);
-        let context = Context { zxid, time_ms, steady_ms, session, ids: &[] };
+        let rules = Rules::DEFAULT;
+        let context = Context { zxid, time_ms, steady_ms, session, ids: &[], rules };
         change(&mut self.tree, &context);
         self.last_zxid = zxid;
         self.clock_dirty = true;
