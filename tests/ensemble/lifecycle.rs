@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use lockkeeper::Ensemble;
 use lockkeeper::internals::admin::LinkCounters;
+use lockkeeper::internals::proto::ErrorCode;
 use testkit::authority::{Authority, put};
-use testkit::{Client, fresh, wait_until};
+use testkit::{CONNECTION_LOSS, Client, fresh, wait_until};
 
 async fn client(ensemble: &Ensemble, id: u8) -> Client {
     Client::connect(address(ensemble, id)).await
@@ -34,10 +35,33 @@ async fn agree(ensemble: &Ensemble) {
     .await;
 }
 
-/// Creates znodes of 16 KiB.
-async fn fill(client: &mut Client, from: u32, count: u32) {
+const NODE_EXISTS: i32 = ErrorCode::NodeExists as i32;
+const SESSION_EXPIRED: i32 = ErrorCode::SessionExpired as i32;
+
+/// Creates a znode of 16 KiB, or writes one that is there; over another connection where a change of leaders has ended
+/// this one.
+async fn write(ensemble: &Ensemble, client: &mut Client, path: &str, is_new: bool) {
+    let data = vec![b'x'; 16 << 10];
+    loop {
+        let written = match is_new {
+            true => client.create(path, &data, 0).await.map(|_| ()),
+            false => client.set(path, &data).await,
+        };
+        match written {
+            // An earlier try made it, whose answer was lost.
+            Ok(()) | Err(NODE_EXISTS) => return,
+            Err(CONNECTION_LOSS | SESSION_EXPIRED) => {
+                let (_, server) = ensemble.servers().next().expect("one runs");
+                *client = Client::served(server.local_addr()).await;
+            }
+            Err(refused) => panic!("{path}: {refused:?}"),
+        }
+    }
+}
+
+async fn fill(ensemble: &Ensemble, client: &mut Client, from: u32, count: u32) {
     for number in from..from + count {
-        client.create(&format!("/fill-{number}"), &vec![b'x'; 16 << 10], 0).await.unwrap();
+        write(ensemble, client, &format!("/fill-{number}"), true).await;
     }
 }
 
@@ -49,11 +73,11 @@ async fn fill_until_cut(ensemble: &Ensemble, client: &mut Client, applied: u64) 
     let mut next = 0;
     loop {
         if next < ZNODES_MAX {
-            fill(client, next, 50).await;
+            fill(ensemble, client, next, 50).await;
             next += 50;
         } else {
             for _ in 0..50 {
-                client.set("/fill-0", &vec![b'x'; 16 << 10]).await.unwrap();
+                write(ensemble, client, "/fill-0", false).await;
             }
         }
         let is_cut = |(id, _)| {
@@ -250,7 +274,7 @@ async fn is_sent_an_image(builder: lockkeeper::EnsembleBuilder) {
     let next = fill_until_cut(&ensemble, &mut writer, applied).await;
     ensemble.restart(lagging).await.unwrap();
     // While it is sent, more comes.
-    fill(&mut writer, next, 100).await;
+    fill(&ensemble, &mut writer, next, 100).await;
     ensemble.wait_until_all_serve().await.unwrap();
     agree(&ensemble).await;
     assert!(client(&ensemble, lagging).await.exists(&format!("/fill-{}", next + 99)).await);
@@ -274,7 +298,7 @@ async fn a_server_that_lost_its_data_joins_again_while_others_write() {
     ensemble.wipe(wiped).unwrap();
     let next = fill_until_cut(&ensemble, &mut writer, 0).await;
     ensemble.restart(wiped).await.unwrap();
-    fill(&mut writer, next, 100).await;
+    fill(&ensemble, &mut writer, next, 100).await;
     ensemble.wait_until_all_serve().await.unwrap();
     agree(&ensemble).await;
     assert!(links(&ensemble, wiped).images_received > 0);

@@ -410,7 +410,10 @@ async fn a_changed_file_is_found_without_being_asked_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_connections_stay_when_the_certificate_changes() {
     let scene = Scene::new();
-    let server = scene.builder().set("ssl.clientAuth", "none").start().await.unwrap();
+    // A thousand handshakes take their time on a busy machine: the sessions are not to end meanwhile.
+    let builder = scene.builder().set("ssl.clientAuth", "none");
+    let builder = builder.set("maxSessionTimeout", "600000").set("minSessionTimeout", "600000");
+    let server = builder.start().await.unwrap();
     let mut clients = Vec::new();
     for _ in 0..1000 {
         clients.push(scene.client(secure(&server), None).await.expect("it is served"));
