@@ -113,6 +113,20 @@ impl Three {
         }
     }
 
+    /// Waits until all three vote, so that any one of them may be stopped: an ensemble begins with a majority.
+    pub async fn all_vote(&self) {
+        wait_until("all vote", async || {
+            for id in 1..=3 {
+                let answer = self.admin(id, "/metrics").await;
+                if answer.lines().any(|line| line == "synced_followers 2") {
+                    return true;
+                }
+            }
+            false
+        })
+        .await;
+    }
+
     /// What the HTTP port of a server says.
     pub async fn admin(&self, id: u8, path: &str) -> String {
         let request = format!("GET {path} HTTP/1.0\r\n\r\n");

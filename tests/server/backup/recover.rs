@@ -14,6 +14,7 @@ async fn three() -> Three {
         three.start(id, KEYS).await;
     }
     three.serve(&[1, 2, 3]).await;
+    three.all_vote().await;
     three
 }
 
@@ -73,7 +74,7 @@ async fn a_survivor_goes_on_with_its_sessions_and_empty_servers_join_it() {
     three.serve(&[1, 2]).await;
     assert!(client(three.address(1, testkit::three::CLIENT_PORT)).await.exists("/new").await);
     // Now it is an ensemble like any other: one may be lost.
-    testkit::wait_until("all vote", async || three.metric(3, "synced_followers").await == 2).await;
+    three.all_vote().await;
     three.stop(3);
     three.serve(&[1, 2]).await;
     assert!(client(three.address(2, testkit::three::CLIENT_PORT)).await.exists("/kept").await);
