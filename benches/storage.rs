@@ -245,7 +245,7 @@ fn million() -> Machine {
     machine
 }
 
-/// What it takes to start with a million znodes: from an image, and from the state store, which is read only where no
+/// Time of a start with a million znodes: from an image, and from the state store, which is read only where no
 /// image can be used.
 fn start(dir: &Path) {
     let dir = dir.join("start");

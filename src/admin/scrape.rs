@@ -29,7 +29,7 @@ pub(super) async fn reading(source: &dyn Source) -> Reading {
     Reading { locks, namespaces, free_bytes, ..Reading::now(status, source.counters()) }
 }
 
-/// How much room there is on the disks, by what is there. A disk that hangs is not waited for.
+/// Free room on the disks, by what is there. A disk that hangs is not waited for.
 async fn free_bytes(source: &dyn Source) -> Option<Vec<(&'static str, u64)>> {
     let facts = source.facts();
     let places = [("data", facts.data_dir.clone()), ("log", facts.log_dir.clone())];
@@ -99,7 +99,7 @@ const QUEUES_MAX: usize = 20;
 /// A longer path is no label: a client may make one as long as a request.
 const PATH_BYTES_MAX: usize = 1024;
 
-/// How long an answer may take: a collector of metrics does not wait for a busy server.
+/// Longest time for an answer: a collector of metrics does not wait for a busy server.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

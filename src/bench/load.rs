@@ -70,7 +70,7 @@ pub(super) struct Part {
     pub all_events: u64,
 }
 
-/// What the threads of a run know of each other.
+/// State that the threads of a run share.
 pub(super) struct Common {
     /// Threads that have all their connections, and threads that have all their answers.
     ready: AtomicUsize,

@@ -1,4 +1,4 @@
-//! What Linux's /proc says about processes and the machine: CPU time, memory.
+//! Figures of processes and the machine from Linux's /proc: CPU time, memory.
 //!
 //! Reads only; a process that is gone is an error that names its pid.
 

@@ -47,17 +47,17 @@ const LEADERLESS_MAX: Duration = Duration::from_secs(3);
 pub(super) const ROUND_PAUSE: Duration = Duration::from_millis(200);
 /// The timeout of a session that does not last, in case it is not closed.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a handshake of a session that lasts may take at most.
+/// Longest handshake of a session that lasts.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Pings, or other requests, in the time of a session's timeout.
 const PINGS_PER_TIMEOUT: u32 = 3;
 /// Looks at the clock between two pings.
 const LOOKS_PER_PING: u32 = 4;
 
-/// What a session is to be.
+/// Wanted properties of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
-    /// Whom to ask, as who, and how long to wait.
+    /// Servers to ask, credentials, and longest wait.
     pub access: Access,
     /// The session's timeout; the server may grant another.
     pub timeout: Duration,
@@ -68,7 +68,7 @@ pub(super) struct Wish {
 }
 
 impl Wish {
-    /// What asks for a session, or for this one again by a client that has seen everything up to `zxid`.
+    /// Request for a session, or for this one again by a client that has seen everything up to `zxid`.
     fn request(
         &self,
         timeout: Duration,
@@ -86,14 +86,14 @@ impl Wish {
         }
     }
 
-    /// How long a handshake may take at most.
+    /// Longest handshake.
     fn handshake_max(&self) -> Duration {
         let answer_max = self.access.answer_max;
         if self.lasts { HANDSHAKE_MAX.min(answer_max) } else { answer_max }
     }
 }
 
-/// What a session has to tell besides answers.
+/// News of a session besides answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
     /// A watch has fired.
@@ -106,7 +106,7 @@ pub(super) enum Notice {
     Expired,
 }
 
-/// What a session is right now.
+/// Present state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Connected,
@@ -240,7 +240,7 @@ struct State {
     password: Password,
     timeout: Duration,
     zxid: i64,
-    /// When something was last sent.
+    /// Time at which something was last sent.
     sent: Instant,
 }
 
@@ -533,7 +533,7 @@ impl Shared {
     }
 }
 
-/// What came of connecting again.
+/// Result of connecting again.
 enum Again {
     Connected(Connection),
     Expired,

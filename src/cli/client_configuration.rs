@@ -26,10 +26,10 @@ pub(super) struct ClientConfiguration {
 }
 
 impl ClientConfiguration {
-    /// What the file says.
+    /// Contents of the file.
     ///
     /// # Errors
-    /// What is wrong with it, or with one that it names.
+    /// Faults of it, or of one that it names.
     pub(super) fn of_file(file: &Path) -> Result<Self, String> {
         let named = |reason: String| format!("{}: {reason}", file.display());
         let text = fs::read_to_string(file)

@@ -63,7 +63,7 @@ pub(super) fn draft_of(file: Option<&Path>, data_dir: Option<&Path>, myid: Optio
     draft(file, data_dir, myid)
 }
 
-/// What is wrong with a configuration, a line for each.
+/// Faults of a configuration, a line for each.
 pub(super) fn lines(errors: &[ConfigError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

@@ -227,7 +227,7 @@ fn connection_brief(connection: &ConnectionReport) -> String {
     )
 }
 
-/// What only a connection with a session has.
+/// Parts of a connection that only one with a session has.
 fn connection_detail(connection: &ConnectionReport) -> String {
     let Some(session) = connection.session else {
         return String::new();

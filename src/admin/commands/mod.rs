@@ -27,7 +27,7 @@ pub(super) use self::table::Command;
 pub(super) use self::{table::words, trace::TURN, trace::restore_default};
 use super::http::{Answer, Asks, Question, Route, json_page, page, percent_decoded, refusal};
 
-/// What ZooKeeper says while it cannot serve; clients match the text.
+/// ZooKeeper's answer while it cannot serve; clients match the text.
 pub(super) const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests";
 
 /// The list of commands, below the path that the configuration says.

@@ -1,4 +1,4 @@
-//! What a server was started with, and where it runs.
+//! Facts of a server: its settings at the start, and where it runs.
 //!
 //! Reproduces `ConfCommand` and ZooKeeper's `Environment`, without what only a JVM has.
 
@@ -118,7 +118,7 @@ pub(super) fn environment(asked: &Asked<'_>) -> Option<Shown> {
     asked.shown(text, || known.iter().map(|(name, value)| (*name, json!(value))).collect())
 }
 
-/// What ZooKeeper writes for a value that it does not know.
+/// ZooKeeper's text for a value that it does not know.
 const UNKNOWN: &str = "<NA>";
 
 /// A value must not break the line format.

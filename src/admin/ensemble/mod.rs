@@ -1,4 +1,4 @@
-//! How a server and its ensemble fare, and what operators do with them.
+//! State of a server and its ensemble, and operations of operators on them.
 //!
 //! *Owns* the routes of health checks, of the overview, of stops, upgrades and migrations. *Never*
 //! decides for the ensemble: the replica does.

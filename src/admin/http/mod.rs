@@ -60,7 +60,7 @@ const STOP_GRACE: Duration = Duration::from_millis(500);
 /// Pause after the system refused to accept (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the connections of a port share.
+/// State that the connections of a port share.
 struct Port {
     source: Arc<dyn Source>,
     options: Options,

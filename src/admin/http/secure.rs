@@ -15,10 +15,10 @@ use tokio_rustls::TlsAcceptor;
 use super::idle::{Activity, Patience, WatchedStream};
 use crate::tls::{self, Reloadable, begins_with_tls};
 
-/// What a port speaks TLS by.
+/// TLS settings of a port.
 #[derive(Clone, Debug)]
 pub(crate) struct PortTls {
-    /// What new connections are served by.
+    /// TLS settings of new connections.
     pub(crate) source: Arc<Reloadable>,
     /// Whether plain text is taken as well.
     pub(crate) takes_plain: bool,

@@ -137,7 +137,7 @@ pub(super) async fn watches(source: &dyn Source) -> Option<Value> {
     }))
 }
 
-/// Who held the locks in the directory `path` before.
+/// Earlier holders of the locks in the directory `path`.
 pub(super) async fn history(asked: &Question<'_>) -> Answer {
     match prefix(asked.parameter("path").as_deref()) {
         Ok(path) => shown(departures(path, asked.source).await),

@@ -139,7 +139,7 @@ pub struct LastBackup {
     pub zxid: i64,
     /// Its size.
     pub bytes: u64,
-    /// When it was complete, milliseconds since the epoch.
+    /// Time of its completion, milliseconds since the epoch.
     pub wall_ms: i64,
 }
 
@@ -159,16 +159,16 @@ pub struct LastImage {
     pub index: u64,
     /// Zxid that it contains.
     pub zxid: i64,
-    /// When it was finished, milliseconds since the epoch.
+    /// Time of its end, milliseconds since the epoch.
     pub wall_ms: i64,
 }
 
 /// State of the certificates of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Certificates {
-    /// Whom the listener is for.
+    /// Listener that they belong to.
     pub listener: &'static str,
-    /// When the first of them is not valid any more, seconds since 1970.
+    /// End of validity of the first of them to end, seconds since 1970.
     pub expires_s: i64,
     /// Whether the files have changed since, and could not be used.
     pub is_outdated: bool,
@@ -191,7 +191,7 @@ impl Measured {
         Self { distributions, ..Self::default() }
     }
 
-    /// What was measured of one; without a value if nothing was.
+    /// Measured values of one quantity; without a value if nothing was measured.
     #[must_use]
     pub fn of(&self, quantity: Quantity) -> Distribution {
         self.distributions.get(quantity as usize).cloned().unwrap_or_default()
@@ -216,7 +216,7 @@ impl Measured {
 /// Number, sum and extremes of a quantity without a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many were counted.
+    /// Number of counted values.
     pub count: u64,
     /// Their sum.
     pub sum: u64,

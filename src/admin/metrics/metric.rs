@@ -1,4 +1,4 @@
-//! What a metric is: its name, its kind, and its value as it is read from a server.
+//! A metric: its name, its kind, and its value as it is read from a server.
 //!
 //! *Owns* [`Metric`], [`Value`] and [`Reading`], and the list of all metrics, made of the table's rows. *Invariants*: a
 //! metric is measured or absent; times are milliseconds unless the name says otherwise. *Never* keeps a figure itself.
@@ -124,9 +124,9 @@ pub(crate) struct LockFigures {
     pub longest_wait_ms: u64,
     /// Of one that holds a lock, where that is known, milliseconds.
     pub longest_hold_ms: u64,
-    /// What is wrong, by kind.
+    /// Findings, by kind.
     pub findings: Vec<(&'static str, u64)>,
-    /// Which part of its numbers the directory has used up that is the nearest to its end; 1 of one
+    /// Part of its numbers that the directory nearest to its end has used up; 1 of one
     /// that has gone over.
     pub counter_ratio_max: f64,
     /// The paths of the locks for which the most wait, and how many do: not more than labels may be.
@@ -206,7 +206,7 @@ const LONG_BOUNDS: &[u32] = &[10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34
 pub(super) const QUANTILES: [(f64, &str); 4] =
     [(0.5, "p50"), (0.95, "p95"), (0.99, "p99"), (0.999, "p999")];
 
-/// How a metric behaves over time.
+/// Behaviour of a metric over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Goes up and down.

@@ -1,4 +1,4 @@
-//! What the process takes of the machine: file descriptors, CPU, memory, threads.
+//! Resources of the process: file descriptors, CPU, memory, threads.
 //!
 //! *Owns* [`Descriptors`] and [`Process`]. *Invariant*: what the system does not tell is `None`. *Never* keeps anything
 //! between two looks.

@@ -26,7 +26,7 @@ pub(crate) type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The server, as this module sees it.
 pub trait Source: Send + Sync + 'static {
-    /// What does not change while the server runs.
+    /// Facts that do not change while the server runs.
     fn facts(&self) -> &Facts;
 
     /// The replica's figures, as of the driver's last batch.
@@ -38,13 +38,13 @@ pub trait Source: Send + Sync + 'static {
     /// Why the server is not ready, one sentence for each reason; empty if nothing is wrong.
     fn conditions(&self) -> Vec<String>;
 
-    /// How long the driver has been busy with one turn, or dead, if that is long; else nothing.
+    /// Time for which the driver has been busy with one turn, or dead, if that is long; else nothing.
     fn stalled(&self) -> Option<Duration>;
 
     /// The shell's figures, now.
     fn counters(&self) -> Counters;
 
-    /// Who led the ensemble, as this server has learned it since its start, oldest first.
+    /// Leaders of the ensemble, as this server has learned of them since its start, oldest first.
     fn elections(&self) -> Vec<LeaderChange>;
 
     /// Asks the replica; `None` means that the server is stopping. Costs as much as there is to show.
@@ -84,5 +84,5 @@ pub trait Source: Send + Sync + 'static {
     fn word_allowed(&self, word: &str, from_loopback: bool) -> bool;
 }
 
-/// How long other servers are waited for.
+/// Longest wait for other servers.
 pub(crate) const GATHER_MAX: Duration = Duration::from_millis(500);

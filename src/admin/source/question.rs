@@ -62,7 +62,7 @@ pub(in crate::admin) async fn membership(source: &dyn Source) -> Option<String> 
     Some(ask!(source, Inspect::Membership, Membership))
 }
 
-/// Who leads and who keeps up, as this server knows it.
+/// Leader and servers that keep up, as this server knows them.
 pub(in crate::admin) async fn standings(source: &dyn Source) -> Option<Standings> {
     Some(ask!(source, Inspect::Standings, Standings))
 }
@@ -72,7 +72,7 @@ pub(in crate::admin) async fn locks(source: &dyn Source, scope: &Scope) -> Optio
     Some(*ask!(source, Inspect::Locks(scope.clone()), Locks))
 }
 
-/// Who has left the locks in a directory.
+/// Contenders that have left the locks in a directory.
 pub(in crate::admin) async fn departures(
     source: &dyn Source,
     directory: String,

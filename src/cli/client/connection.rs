@@ -23,7 +23,7 @@ use crate::sasl::{CNONCE_BYTES, ClientLogin, Dialogue, Disbelief, Next};
 
 /// What is said of a server that answers something else.
 pub(super) const NOT_ZOOKEEPER: &str = "it does not speak ZooKeeper's protocol";
-/// What is said of an answer that nothing was asked for.
+/// Text about an answer that nothing was asked for.
 pub(super) const NOT_ASKED: &str = "the answer is to another request";
 /// Longest answer, bytes: the names of a directory with a million children fit.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -37,30 +37,30 @@ pub(in crate::cli) enum ClientError {
     /// The connection ended before the answer: what was asked may have been done or not.
     #[error("{server}: {reason}")]
     Lost {
-        /// Whose connection it was.
+        /// Server of the connection.
         server: HostPort,
-        /// What happened.
+        /// Description of the event.
         reason: String,
     },
     /// It is not proved to the server who asks, or to the client that the server knows the password.
     #[error("{server}: {reason}")]
     Unproven {
-        /// Whose connection it was.
+        /// Server of the connection.
         server: HostPort,
-        /// What is not proved.
+        /// Proof that is missing.
         reason: Disbelief,
     },
     /// The answer is an error, as a number.
     #[error("{server} refuses: {}", code_name(*.code))]
     Refused {
-        /// Who refuses.
+        /// Refusing server.
         server: HostPort,
         /// As on the wire.
         code: i32,
     },
 }
 
-/// What to do about a server that refuses who has proved nothing.
+/// Advice about a server that refuses clients without a proved identity.
 pub(in crate::cli) const WANTS_LOGIN: &str = ": it serves only clients that authenticate; --auth says who asks, or, by \
                                               SASL, a file for --client-configuration";
 
@@ -150,7 +150,7 @@ impl Connection {
         }
     }
 
-    /// What became of a request during which this happened.
+    /// Fate of a request during which this happened.
     pub(super) fn lost(&self, error: &io::Error) -> ClientError {
         ClientError::Lost { server: self.server.clone(), reason: reason(error, self.answer_max) }
     }

@@ -26,7 +26,7 @@ pub(in crate::cli) enum Port {
     Http,
 }
 
-/// What this error of a connection means, and what to do about it. `by_tls`: TLS was spoken.
+/// Meaning of this error of a connection, and advice. `by_tls`: TLS was spoken.
 pub(in crate::cli) fn of_error(error: &io::Error, port: Port, by_tls: bool) -> String {
     use io::ErrorKind::{
         ConnectionRefused, HostUnreachable, InvalidData, NetworkUnreachable, TimedOut, WouldBlock,

@@ -14,9 +14,9 @@ use rustls::ClientConfig;
 use crate::config::HostPort;
 use crate::tls::Session;
 
-/// How long a connection may take to come about.
+/// Longest time for a connection to come about.
 pub(in crate::cli) const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// What is said of a name that resolves to nothing.
+/// Text about a name that resolves to nothing.
 pub(super) const NO_ADDRESS: &str = "the name has no address";
 /// Bytes of records that are taken from the socket at once.
 const RECORDS_BYTES: usize = 4096;

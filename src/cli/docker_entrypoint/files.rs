@@ -28,14 +28,14 @@ impl NewFile {
     }
 }
 
-/// What is to be there before the server starts.
+/// Files that are to be there before the server starts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     /// Made if they are missing. Those of a container that begins as root become the user's.
     pub(super) directories: Vec<PathBuf>,
     /// Written if they are missing.
     pub(super) files: Vec<NewFile>,
-    /// Where zoo.cfg is.
+    /// Folder of zoo.cfg.
     pub(super) config_dir: PathBuf,
 }
 

@@ -11,7 +11,7 @@ use crate::proto::acl::perms;
 use crate::proto::{Acl, ErrorCode, Request, Response, Text};
 use crate::tree::path::CONFIG;
 
-/// What a request came to that is no change of members.
+/// Outcome of a request that is no change of members.
 pub(super) fn failed(error: ClientError) -> Failure {
     let (exit, why) = match error {
         ClientError::Unreachable(_) => (EXIT_UNAVAILABLE, "; --server host:port,... names others"),

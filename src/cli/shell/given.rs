@@ -30,13 +30,13 @@ pub(super) fn words_of(line: &str) -> Result<Vec<String>, Failure> {
     Ok(words)
 }
 
-/// What a verb takes.
+/// Arguments of a verb.
 pub(super) struct Form {
     /// Flags without a value, a letter each.
     pub flags: String,
     /// Flags with one.
     pub values: Vec<&'static str>,
-    /// How many arguments.
+    /// Number of arguments.
     arguments: RangeInclusive<usize>,
 }
 

@@ -14,7 +14,7 @@ use super::{ensemble, export, import, quota, read, session, watch, write};
 /// A verb.
 pub(super) struct Verb {
     pub name: &'static str,
-    /// How flags and arguments are written: `given.rs` reads it.
+    /// Form of flags and arguments: `given.rs` reads it.
     pub form: &'static str,
     help: &'static str,
     run: Run,

@@ -85,7 +85,7 @@ impl FourLetterWords {
     }
 }
 
-/// Where a word may be asked from if nothing is configured.
+/// Places from which a word may be asked if nothing is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByDefault {
     /// From anywhere: it costs little and discloses no session or path.

@@ -13,7 +13,7 @@ use super::clients::Clients;
 use super::snapshot::{Directory, Znode};
 use super::species::Species;
 
-/// Which contenders of one directory belong together.
+/// Contenders of one directory that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class<'a> {
     Lock,

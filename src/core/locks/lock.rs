@@ -18,19 +18,19 @@ pub struct Lock {
     pub kind: Kind,
     /// Whose contenders there are, each once.
     pub dialects: Vec<&'static str>,
-    /// How many may hold it, where that is written.
+    /// Number of holders that it allows, where that is written.
     pub limit: Option<u32>,
-    /// Who holds it, in the order of the queue.
+    /// Holders, in the order of the queue.
     pub holders: Vec<Place>,
-    /// Who waits for it, in the order of the queue.
+    /// Waiters, in the order of the queue.
     pub waiters: Vec<Place>,
-    /// How many more contenders there are behind those.
+    /// Number of further contenders after those.
     pub hidden: u64,
-    /// What is wrong with it.
+    /// Findings about it.
     pub findings: Vec<Finding>,
 }
 
-/// What a lock is.
+/// Kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// One holder.
@@ -135,7 +135,7 @@ pub struct Place {
     pub node: String,
     /// As what it contends.
     pub mode: Mode,
-    /// Whose contender it is.
+    /// Library whose contender it is.
     pub dialect: &'static str,
     /// The zxid of its creation: of a holder, the fencing token.
     pub token: i64,
@@ -144,7 +144,7 @@ pub struct Place {
     /// How long it has held the lock, ms, in the same way; `None` of one that waits, and if no server has
     /// seen it get the lock since it was started.
     pub held_ms: Option<u64>,
-    /// What it says of itself.
+    /// Identity that it gives, as text.
     pub identity: Option<String>,
     /// Somebody has asked it to leave, in a recipe's words.
     pub is_asked_to_release: bool,
@@ -154,7 +154,7 @@ pub struct Place {
     pub timeout_ms: Option<i32>,
     /// Milliseconds until that expires unless heard from, where it is known.
     pub expires_in_ms: Option<u64>,
-    /// Where its client is.
+    /// Address of its client.
     pub presence: Presence,
     /// What its session watches of this lock; `None` if no server has said.
     pub watches: Option<Vec<(String, WatchKind)>>,
@@ -178,7 +178,7 @@ pub struct Finding {
 pub struct Step {
     /// Its id.
     pub session: i64,
-    /// What it says of itself.
+    /// Identity that it gives, as text.
     pub identity: Option<String>,
     /// The lock that it holds.
     pub holds: String,

@@ -117,7 +117,7 @@ pub(in crate::server) enum LinkEvent {
     Introduced {
         /// Its server id.
         server: u8,
-        /// What it says of itself.
+        /// Data of its znode, as text.
         introduction: Introduction,
     },
     /// A server does not take this one for a member of its ensemble.

@@ -5,16 +5,17 @@ mod addresses;
 mod files;
 
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use lockkeeper::Server;
 use lockkeeper::internals::cli::config_file;
 use lockkeeper::internals::replica::inspect::{Mode, PeerStatus};
 use lockkeeper::internals::server::{Builder, ServerError};
+use lockkeeper::{Server, StartError};
 use testkit::ports::Network;
 use testkit::{Client, PATIENCE};
 
@@ -94,8 +95,21 @@ impl World {
         Server::builder().config(draft.resolve().expect("a good file"))
     }
 
+    /// Starts a server. Its port may be taken for a moment: a process that another test has just forked holds copies
+    /// of all sockets until it executes its program.
     async fn start(&self, id: u8) -> Server {
-        self.builder(id).start().await.expect("it starts")
+        let begun = Instant::now();
+        loop {
+            match self.builder(id).start().await {
+                Ok(server) => return server,
+                Err(StartError::Address { error, .. })
+                    if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < PATIENCE =>
+                {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                Err(error) => panic!("it does not start: {error}"),
+            }
+        }
     }
 
     /// Three servers of which any one may be stopped: an ensemble begins with a majority, and has the third vote later.
