@@ -12,7 +12,7 @@ use lockkeeper::internals::proto::{
     ConnectRequest, ConnectResponse, OpCode, Reader, Request, RequestHeader, Response,
 };
 use lockkeeper::internals::replica::txn::{Batch, BatchBuilder, EntryTime, stamp};
-use lockkeeper::internals::replica::txn_version::FIRST;
+use lockkeeper::internals::replica::txn_version::{FIRST, SECOND};
 use lockkeeper::internals::replica::{
     Entry, EntryKind, ForeignLoad, Machine, PeerMessage, Restore,
 };
@@ -224,7 +224,8 @@ pub fn entry(data: &[u8]) {
         let steady_ms = Some(batch.time.steady_ms.unwrap_or(0));
         let batch = Batch { time: EntryTime { steady_ms, ..batch.time }, ..batch };
         let mut encoded = builder.take();
-        stamp(&mut encoded, &batch.time, FIRST);
+        let version = if batch.rules.is_some() { SECOND } else { FIRST };
+        stamp(&mut encoded, &batch.time, batch.rules.unwrap_or_default(), version);
         assert_eq!(Batch::decode(&Bytes::from(encoded)), Ok(batch));
     }
     let entry = Entry { term: 1, index: 1, kind: EntryKind::Normal, data: payload };

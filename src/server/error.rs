@@ -110,6 +110,10 @@ pub enum ServerError {
     /// says what is missing and what to do.
     #[error("{0}")]
     RolledBack(String),
+    /// The state is not that of the majority of the servers, or no majority has the same. The text says which entry was
+    /// the first and what to do.
+    #[error("{0}")]
+    Diverged(String),
     /// A broken invariant: a defect of this program. What was acknowledged is durable.
     #[error("defect in {task}{}: {message}{ADVICE}", at(.location.as_deref()))]
     Panic {

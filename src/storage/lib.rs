@@ -6,11 +6,12 @@
 //! ```text
 //! dataDir/identity     whose data this is            dir/
 //! dataDir/lock         held by the running server
-//! dataDir/rolled-back  why it must not be used any more  rolled_back.rs
+//! dataDir/rolled-back, dataDir/diverged  why it must not be used any more  dir/unusable.rs
 //! dataDir/image/       whole states, verified        image/
 //! dataDir/state/       sled, disposable              copy/
 //! dataLogDir/log/      every entry since the images  log/
 //! .../set-aside-N/     what --rejoin put away        dir/quarantine.rs
+//! dataDir/diverged-N/  the same, of a state that was not the majority's
 //! dataDir/last-backup  when that was               dir/last_backup.rs
 //! dataDir/origin       where a state came from       dir/seed.rs
 //! dataDir/recovery-unfinished  of data that is being replaced  dir/replacement.rs
@@ -58,8 +59,8 @@ pub use dir::{
     origin, read, replace, seed,
 };
 pub use dir::{
-    ErrorCount, Identity, Lock, OpenError, Opened, Options, Place, Report, mark_rolled_back, open,
-    peek, set_aside, was_set_aside,
+    ErrorCount, Identity, Lock, OpenError, Opened, Options, Place, Report, Unusable, mark_unusable,
+    open, peek, set_aside, was_set_aside,
 };
 pub use disk_throttle::DiskBudget;
 pub use formats::Formats;

@@ -36,7 +36,7 @@ async fn greet(
     let line = lines.lines().find_map(|line| line.strip_prefix(&format!("server.{to}="))).unwrap();
     let port: u16 = line.split(':').nth(1).unwrap().parse().unwrap();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-    let hello = [&[0, 1, 0, 2, from, kind], state, &[0, 0, 0, 0]].concat();
+    let hello = [&[0, 1, 0, 3, from, kind], state, &[0, 0, 0, 0]].concat();
     stream.write_all(&[MAGIC, &frame(&hello)[..]].concat()).await.unwrap();
     let mut head = [0; 16];
     stream.read_exact(&mut head).await.unwrap();

@@ -1,7 +1,7 @@
 """Three servers of a release are upgraded to the next one and taken back, while clients write and take locks.
 
-The servers of `--release` (of its tag: tests/ensemble/releases builds it) stand for what people run; those of `--next` are the
-same code with the next formats of files, of the log's entries and of the protocol. One process holds a lock with one session
+The servers of `--release` (of its tag: tests/ensemble/releases builds it) stand for what people run; those of `--next` are
+this code, which knows the next version of ensembles. One process holds a lock with one session
 from the beginning to the end. Each step is a rolling restart that asks `member can-stop` alone.
 """
 

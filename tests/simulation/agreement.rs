@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lockkeeper_core::replica::peer::server_of;
 use lockkeeper_core::replica::txn::{Batch, EntryTime, Txn};
 use lockkeeper_core::replica::{self, Append, Entry, EntryKind};
+use lockkeeper_core::tree::Rules;
 use raft::eraftpb::{Message, MessageType};
 
 use super::conn::Violation;
@@ -34,6 +35,8 @@ pub struct Proposal {
     /// The time that it carries, and the highest steady time that a leader had told its server before.
     pub time: EntryTime,
     pub told_ms: i64,
+    /// The rules that it carries.
+    pub rules: Option<Rules>,
     pub txns: Vec<Txn>,
 }
 
@@ -221,14 +224,15 @@ impl Agreement {
                 }
                 EntryKind::ConfChange => {
                     self.electable.extend(membership::made_voters(&entry.data));
-                    Batch { time: EntryTime::default(), txns: Vec::new() }
+                    Batch { time: EntryTime::default(), rules: None, txns: Vec::new() }
                 }
             };
-            let Batch { time, txns } = batch;
+            let Batch { time, rules, txns } = batch;
             let entry = entry.clone();
             let before = before.ok_or_else(|| format!("nothing is in front of {key:?}"))?;
             let at_us = now_us;
-            let proposal = Proposal { server, at_us, place, before, entry, time, told_ms, txns };
+            let proposal =
+                Proposal { server, at_us, place, before, entry, time, told_ms, rules, txns };
             self.proposals.insert(key, proposal);
         }
         Ok(())

@@ -17,7 +17,7 @@ use lockkeeper_core::proto::{ConnectRequest, Request, frame};
 use lockkeeper_core::replica::{
     Append, AuditLine, ClientRequest, ConnId, Machine, Mark, Membership, Outgoing,
 };
-use lockkeeper_core::tree::{Identity, Tree};
+use lockkeeper_core::tree::{self, Identity, Tree};
 
 use super::agreement::Agreement;
 use super::clocks::Clocks;
@@ -71,7 +71,10 @@ pub struct Rules {
     pub servers: usize,
     pub timeouts_ms: (i32, i32),
     pub container_never_used_ms: i64,
-    pub extended_types: bool,
+    /// Rules in all servers' files, in worlds in which these decide.
+    pub of_files: tree::Rules,
+    /// Whether the ensemble begins with an earlier version.
+    pub upgrades: bool,
     pub linearizable_reads: bool,
     /// How much later than its timeout a session may end.
     pub grace_us: u64,
@@ -96,7 +99,7 @@ impl Rules {
 
 impl Checker {
     pub fn new(rules: Rules, initial: &Membership) -> Self {
-        let model = Model::new(rules.extended_types);
+        let model = Model::new();
         Self {
             views: (0..rules.servers).map(|_| View::new(model.clone())).collect(),
             history: History::new(model),
@@ -268,9 +271,10 @@ impl Checker {
         self.inputs += 1;
         self.observer.connected(conn, server);
         self.handshakes.insert(conn, (server, request.clone()));
-        let View { place, conns, .. } = &mut self.views[server];
+        let View { place, conns, model, .. } = &mut self.views[server];
         let is_ahead = request.last_zxid_seen > self.history.zxid_at(*place);
         let mut known = Conn::new(remote, request, self.rules.linearizable_reads);
+        known.own = model.own;
         known.is_ahead = is_ahead;
         conns.insert(conn, known);
     }
@@ -291,6 +295,7 @@ impl Checker {
         self.inputs += 1;
         // Anybody may have been told of that.
         let floor = self.history.zxid();
+        let logs_reconfig = self.logs_reconfig(server);
         let View { place, conns, .. } = &mut self.views[server];
         let Some(known) = conns.get_mut(&conn) else { return };
         let Some(id) = known.session() else { return };
@@ -302,7 +307,7 @@ impl Checker {
             }
             let sets_watches = matches!(request.decoded, Ok(Request::SetWatches { .. }));
             self.coverage.setwatches += u64::from(sets_watches);
-            if !known.request(request, floor, now_us) {
+            if !known.request(request, logs_reconfig, floor, now_us) {
                 continue;
             }
             let write = Write {
@@ -315,6 +320,19 @@ impl Checker {
             };
             self.writes.insert((conn, known.writes), write);
         }
+    }
+
+    /// Whether a leader judges whether members may be changed: in an ensemble of the second version.
+    fn logs_reconfig(&self, server: usize) -> bool {
+        let lines = || &self.history.lines[..self.views[server].place];
+        let is_second =
+            || !self.rules.upgrades || lines().iter().any(|line| line.audit.op == "upgrade");
+        self.rules.servers > 1 && is_second()
+    }
+
+    /// A server has these rules from now on.
+    pub fn configured(&mut self, server: usize, rules: tree::Rules) {
+        self.views[server].model.own = rules;
     }
 
     /// A replica wants this to be durable.

@@ -3,6 +3,8 @@
 //! *Owns* the swarm: every seed draws its own world, so that rare combinations are somebody's
 //! everyday life.
 
+use lockkeeper_core::tree::Rules;
+
 use super::rng::Rng;
 
 /// Longest time for which a machine stands still, microseconds.
@@ -141,6 +143,23 @@ pub struct Config {
 }
 
 impl Config {
+    /// Rules in the file of a server at one of its starts: they differ from server to server and from start to start,
+    /// but for worlds that begin with an earlier version, whose entries are decided by the files.
+    pub fn rules(&self, host: usize, start: u64) -> Rules {
+        let of_files = Rules { extended_types: self.extended_types, ..Rules::DEFAULT };
+        if self.upgrades {
+            return of_files;
+        }
+        let mut rng = Rng::new(self.seed ^ (start << 8 | host as u64) << 20, 29);
+        Rules {
+            extended_types: self.extended_types ^ rng.chance(100),
+            enforce_quota: rng.chance(500),
+            skip_acl: rng.chance(80),
+            // Clients that prove who they are find another server, where there is one.
+            digest_auth: host > 0 || self.servers == 1 || !rng.chance(100),
+        }
+    }
+
     /// The world of a seed, with so many servers.
     pub fn draw(seed: u64, servers: usize) -> Self {
         let mut rng = Rng::new(seed, 0);

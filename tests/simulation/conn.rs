@@ -13,6 +13,7 @@ use lockkeeper_core::proto::request::{AddWatchMode, SetWatches, Undecodable, Wat
 use lockkeeper_core::proto::response::ReplyHeader;
 use lockkeeper_core::proto::{MultiResult, OpCode, Reader, Request, Response, Text};
 use lockkeeper_core::replica::ClientRequest;
+use lockkeeper_core::tree::Rules;
 
 use super::model::acl::{self, Id};
 use super::model::{self, Event, Model};
@@ -90,6 +91,8 @@ pub struct Conn {
     pub closing: bool,
     /// Reads wait until a quorum has confirmed that they are new enough.
     confirms_reads: bool,
+    /// Rules of its server.
+    pub own: Rules,
     pub writes: u64,
     pub last_zxid: i64,
     /// When the server was given the request that it answered last, until that is taken.
@@ -177,6 +180,7 @@ impl Conn {
             must_close: None,
             closing: false,
             confirms_reads,
+            own: Rules::DEFAULT,
             writes: 0,
             last_zxid: 0,
             answered_us: None,
@@ -200,14 +204,21 @@ impl Conn {
 
     /// The server was given a request. True: it must become a transaction.
     /// `floor`: what anybody may have been told of. `heard_us`: by the server's clock.
-    pub fn request(&mut self, request: &ClientRequest, floor: i64, heard_us: u64) -> bool {
+    /// `logs_reconfig`: a wish for other members becomes a transaction, too.
+    pub fn request(
+        &mut self,
+        request: &ClientRequest,
+        logs_reconfig: bool,
+        floor: i64,
+        heard_us: u64,
+    ) -> bool {
         if self.closing || self.must_close.is_some() || self.session().is_none() {
             return false;
         }
         if let Ok(Request::Auth { scheme, auth }) = &request.decoded {
             let is_digest = scheme.as_ref().is_some_and(|scheme| scheme.as_str() == "digest");
             match auth {
-                Some(auth) if is_digest => {
+                Some(auth) if is_digest && self.own.digest_auth => {
                     let id = ("digest".to_owned(), digest_id(auth).to_owned());
                     if !self.ids.contains(&id) {
                         self.ids.push(id);
@@ -229,7 +240,8 @@ impl Conn {
                 | Request::SetAcl { .. }
                 | Request::Multi(_)
                 | Request::CloseSession)
-        );
+        ) || logs_reconfig
+            && matches!(request.decoded, Ok(Request::Reconfig { .. }));
         self.closing =
             matches!(request.decoded, Ok(Request::CloseSession) | Err(Undecodable::UnknownOp));
         self.writes += u64::from(is_write);
@@ -267,7 +279,7 @@ impl Conn {
         if self.must_close.is_some() || !self.watches.fires(event.kind, &event.path) {
             return;
         }
-        if acl::allowed(&event.acl, &self.ids, acl::READ).is_ok() {
+        if acl::allowed(&event.acl, &self.ids, acl::READ, self.own).is_ok() {
             self.expected.push_back((zxid, event.kind, event.path.clone()));
         }
     }
@@ -426,7 +438,7 @@ impl Conn {
         match request {
             Request::Sync { path } => Ok(Response::Echo(path.clone())),
             Request::Ping => Ok(Response::Empty),
-            Request::Reconfig { .. } => Err(-123),
+            Request::Reconfig { .. } => Err(model::RECONFIG_DISABLED),
             Request::WhoAmI => {
                 let shown = ids.iter().map(|(scheme, id)| {
                     let user = if scheme == "digest" { before_colon(id) } else { id };

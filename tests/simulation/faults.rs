@@ -260,7 +260,10 @@ impl World {
             part.copy_from_slice(&self.hosts[host].rng.next().to_le_bytes());
         }
         let known_version = self.known_version(host);
-        let opened = Server::open(&self.hosts[host], &self.config, new, (seed, known_version));
+        let rules = self.config.rules(host, self.hosts[host].incarnation);
+        self.checker.configured(host, rules);
+        let of_start = (seed, known_version, rules);
+        let opened = Server::open(&self.hosts[host], &self.config, new, of_start);
         // It got through all that was to stop it.
         if opened.is_ok() {
             self.hosts[host].fs.disk().disarm();

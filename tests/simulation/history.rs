@@ -7,6 +7,7 @@
 
 use lockkeeper_core::proto::{Request, Response};
 use lockkeeper_core::replica::{AuditLine, ConnId};
+use lockkeeper_core::tree::Rules;
 
 use super::model::acl::Id;
 use super::model::{Code, Event, Model, Txn};
@@ -38,6 +39,8 @@ pub struct Line {
     pub audit: AuditLine,
     /// The steady clock.
     pub steady_ms: i64,
+    /// Rules of the leader that proposed it.
+    pub rules: Rules,
     pub effect: Effect,
     /// The connection that asked for it.
     pub conn: Option<ConnId>,
@@ -67,7 +70,9 @@ impl Line {
                 model.reap(zxid, steady_ms, path, events).map(|()| Response::Empty)
             }
             Effect::Write { ids, request } => {
-                model.write(&Txn { zxid, time_ms, steady_ms, session, ids }, request, events)
+                let rules = self.rules;
+                let txn = Txn { zxid, time_ms, steady_ms, session, ids, rules };
+                model.write(&txn, request, events)
             }
             Effect::Found(lines) => {
                 model.found(zxid, time_ms, lines, events).map(|()| Response::Empty)

@@ -155,7 +155,8 @@ impl Checker {
         if line.op != op {
             return Err(format!("it is {txn:?}"));
         }
-        Ok(Line { audit: line.clone(), steady_ms, effect, conn, grant })
+        let rules = proposal.rules.unwrap_or(self.rules.of_files);
+        Ok(Line { audit: line.clone(), steady_ms, rules, effect, conn, grant })
     }
 
     /// The connection must have asked for it, once.

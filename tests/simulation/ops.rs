@@ -22,7 +22,8 @@ pub fn quota(rng: &mut Rng) -> Request {
     };
     match rng.below(8) {
         0 | 1 => create(dir, b""),
-        2 | 3 => create(limits, b"count=-1,bytes=-1"),
+        2 => create(limits, b"count=-1,bytes=-1"),
+        3 => create(limits, b"count=-1,bytes=-1=;byteHardLimit=40;countHardLimit=4"),
         4..=6 => create(usage, b"count=0,bytes=0"),
         _ => {
             let path = Text::from(if rng.chance(500) { limits } else { usage });

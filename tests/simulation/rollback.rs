@@ -13,7 +13,7 @@ use std::path::Path;
 use lockkeeper_core::replica::PeerMessage;
 use lockkeeper_core::replica::inspect::Status;
 use lockkeeper_core::replica::peer::{RaftMessage, RaftMessageType, server_of};
-use lockkeeper_storage::{OpenError, mark_rolled_back};
+use lockkeeper_storage::{OpenError, Unusable, mark_unusable};
 
 use super::agreement::Held;
 use super::conn::Violation;
@@ -340,7 +340,8 @@ impl World {
         self.coverage.rollbacks_recognised += 1;
         self.slow_down(false);
         // As the server does.
-        let marked = mark_rolled_back(&self.hosts[host].fs, Path::new(DATA), words);
+        let marked =
+            mark_unusable(&self.hosts[host].fs, Path::new(DATA), Unusable::RolledBack, words);
         marked.map_err(|error| format!("an old copy cannot be marked: {error}"))?;
         let crash = self.draw_crash(host);
         self.turn_off(host, crash);

@@ -225,17 +225,17 @@ pub fn durable_last_index(fs: &SimFs, config: &Config) -> Result<u64, String> {
 
 impl Server {
     /// Recovers what the disk has, and begins to run. `new` is what an empty disk becomes, `seed` is
-    /// the server's own, and its program knows versions of the ensemble up to `known_version`. Also what it has
-    /// applied on the way.
+    /// the server's own, its program knows versions of the ensemble up to `known_version`, and `rules` are in its
+    /// file. Also what it has applied on the way.
     pub fn open(
         host: &Host,
         config: &Config,
         new: Identity,
-        (seed, known_version): ([u8; 32], u8),
+        (seed, known_version, rules): ([u8; 32], u8, tree::Rules),
     ) -> Result<Opened, OpenError> {
         let id = host.id;
         let options = tree::Options {
-            rules: tree::Rules { extended_types: config.extended_types, ..tree::Rules::DEFAULT },
+            rules,
             hash_seed: u64::from_le_bytes(*seed.first_chunk().expect("32 bytes")),
             ..tree::Options::default()
         };

@@ -89,6 +89,8 @@ impl fmt::Display for Shown<'_> {
             PeerMessage::Return { term, batch } => {
                 write!(f, "Return of term {term}, {} bytes", batch.len())
             }
+            PeerMessage::Compare { term, window } => write!(f, "Compare term {term}, {window:?}"),
+            PeerMessage::Digests { report } => write!(f, "Digests {report:?}"),
             PeerMessage::Ping { term, at_us, heard, .. } => {
                 write!(
                     f,

@@ -5,15 +5,13 @@
 //! operator asks only while every server runs the later one, as `admin/upgrade.rs` makes sure, and starts no earlier
 //! one from then on. What must follow is what always must: all servers agree, and none stops.
 
-use lockkeeper_core::replica::Input;
-use lockkeeper_core::replica::txn_version::FIRST;
+use lockkeeper_core::replica::txn_version::{FIRST, SECOND};
+use lockkeeper_core::replica::{Input, Machine};
 
 use super::rng::Rng;
 use super::server::Arrival;
 use super::world::{Event, World};
 
-/// The version that the later program knows.
-const SECOND: u8 = FIRST + 1;
 /// Longest time between two looks of the operator.
 const LOOK_US_MAX: u64 = 200_000;
 /// How many starts of 1000 are of the later program.
@@ -21,13 +19,21 @@ const LATER: u64 = 800;
 
 impl World {
     /// The last version that the program knows which is started on this machine now.
-    pub(super) fn known_version(&self, host: usize) -> u8 {
-        if self.is_upgraded {
+    pub(super) fn known_version(&mut self, host: usize) -> u8 {
+        if self.is_upgraded || !self.config.upgrades {
             return SECOND;
         }
+        // Before an ensemble of the earlier release exists, there is nothing to upgrade.
+        let is_written = self.machines().any(|machine| machine.last_zxid() > 0);
+        self.is_begun |= is_written;
         let of_start = self.hosts[host].incarnation << 8 | host as u64;
         let is_later = Rng::new(self.config.seed ^ of_start << 20, 17).chance(LATER);
-        if self.config.upgrades && is_later { SECOND } else { FIRST }
+        if self.is_begun && is_later { SECOND } else { FIRST }
+    }
+
+    fn machines(&self) -> impl Iterator<Item = &Machine> {
+        let servers = self.hosts.iter().filter_map(|host| host.server.as_ref());
+        servers.map(|server| server.replica.machine())
     }
 
     /// The operator looks whether the upgrade can be finished, and sees to it until it is.
@@ -37,8 +43,7 @@ impl World {
         }
         let in_us = 1 + self.operator.below(LOOK_US_MAX);
         self.at(in_us, Event::Upgrade);
-        let machines: Vec<_> = self.hosts.iter().filter_map(|host| host.server.as_ref()).collect();
-        let machines: Vec<_> = machines.iter().map(|server| server.replica.machine()).collect();
+        let machines: Vec<_> = self.machines().collect();
         if machines.iter().any(|machine| machine.version() == SECOND) {
             self.coverage.upgrades = 1;
             return;

@@ -56,7 +56,8 @@ impl View {
 
     /// The server has the state of a place, however it came by it.
     pub fn jump(&mut self, history: &History, place: usize) {
-        self.model = history.model_at(place);
+        let own = self.model.own;
+        self.model = Model { own, ..history.model_at(place) };
         self.place = place;
         self.farthest = self.farthest.max(place);
     }

@@ -115,6 +115,8 @@ pub struct World {
     pub(super) time: Rng,
     /// The operator has asked for the end of the upgrade.
     pub(super) is_upgraded: bool,
+    /// The ensemble has begun to write.
+    pub(super) is_begun: bool,
     /// The program in the network that is no server, in worlds that have one.
     pub(super) foreign: Option<Foreign>,
     /// Fencing tokens by lock, in order of the reads that showed them.
@@ -131,7 +133,8 @@ impl World {
                 0 => i64::MAX,
                 ms => ms,
             },
-            extended_types: config.extended_types,
+            of_files: config.rules(0, 0),
+            upgrades: config.upgrades,
             linearizable_reads: config.linearizable_reads,
             grace_us: config.grace_us(),
             clock_rates: std::array::from_fn(|at| *config.clock_rates.get(at).unwrap_or(&1000)),
@@ -170,6 +173,7 @@ impl World {
             rollbacks: Rollbacks::new(Rng::new(seed, 12)),
             troubles: 0,
             is_upgraded: false,
+            is_begun: false,
             foreign: config.is_foreign.then(|| Foreign::new(seed)),
             grants: BTreeMap::new(),
             config,

@@ -170,7 +170,8 @@ fn configuration_files() {
 #[test]
 fn log_entries() {
     use lockkeeper::internals::replica::txn::{BatchBuilder, EntryTime, Origin, TxnOp, stamp};
-    use lockkeeper::internals::replica::txn_version::FIRST;
+    use lockkeeper::internals::replica::txn_version::SECOND;
+    use lockkeeper::internals::tree::Rules;
 
     let seeds: Vec<Vec<u8>> = payloads(From::Client)
         .iter()
@@ -187,7 +188,7 @@ fn log_entries() {
             batch.push(origin, 5, 2, &[], &TxnOp::CloseSession);
             let mut payload = batch.take();
             let time = EntryTime { wall_ms: 1000, is_agreed: true, steady_ms: Some(7) };
-            stamp(&mut payload, &time, FIRST);
+            stamp(&mut payload, &time, Rules::DEFAULT, SECOND);
             payload
         })
         .collect();

@@ -133,9 +133,9 @@ fn offline_backup(
     let state = offline::load(&Config::without_file(), dir, log)
         .map_err(|error| Failure::refused(error.to_string()))?;
     let mut note = String::new();
-    if state.is_rolled_back {
-        note +=
-            "note      the directory is marked as older than what its server had acknowledged\n";
+    if state.is_unusable {
+        note += "note      the directory is marked as older than what its server had acknowledged, or as other \
+                 than what the others have\n";
     }
     if let Some(torn) = &state.torn {
         note += &format!("note      {torn}: it was never acknowledged\n");

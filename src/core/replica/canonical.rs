@@ -100,6 +100,7 @@ impl Replica {
             sessions,
             following,
             ensemble,
+            comparison: _explored_servers_compare_nothing,
             output,
             figures: _operators_alone_see_them,
         } = self;

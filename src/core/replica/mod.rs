@@ -26,6 +26,7 @@ mod canonical;
 mod clients;
 #[cfg(test)]
 mod cluster;
+mod comparison;
 mod consensus;
 pub mod durable;
 mod ensemble;
@@ -51,7 +52,10 @@ use rand_core::{RngCore, SeedableRng};
 
 pub use audit_line::AuditLine;
 pub use clients::OUTPUT_BYTES_PER_TURN_MAX;
-pub use consensus::{Refusal, clocks, promises};
+pub use comparison::{
+    DEFINITION as DIGEST_DEFINITION, DigestReport, Value as DigestValue, Window as DigestWindow,
+};
+pub use consensus::{Refusal, RefusalKind, clocks, promises};
 pub use durable::{
     Append, Changes, Drained, Entry, EntryKind, HardState, Mark, Membership, RecordDigest, Restore,
     Urgency,
@@ -71,6 +75,7 @@ pub use setup::{Restored, Setup};
 pub use timing::TICK_MS;
 
 use clients::{Authentication, Clients, Connection, Forwarding, Rules};
+use comparison::Comparison;
 use consensus::{Clocks, Consensus, Leadership, ReadIndex, Tail, from_raft};
 use ensemble::Ensemble;
 use inspect::Figures;
@@ -101,6 +106,8 @@ pub struct Replica {
     following: Following,
     /// The other servers, and a change of the members that is on its way.
     ensemble: Ensemble,
+    /// Digests of this server's states and of the others'.
+    comparison: Comparison,
     output: Output,
     figures: Figures,
 }
@@ -163,17 +170,14 @@ impl Replica {
         if is_asking {
             consensus.begin_to_ask(random.next_u64());
         }
-        let rules = Rules {
-            eager_acl_check: setup.eager_acl_check,
-            reconfig_enabled: setup.reconfig_enabled,
-            is_ensemble: setup.ensemble.is_some(),
-            linearizable_reads: setup.linearizable_reads,
-        };
+        let rules = Rules::of(&setup);
         let authentication =
             Authentication::new(setup.sasl.clone(), setup.enforced_schemes.clone(), setup.seed);
         let clients = Clients::new(rules, authentication, random.next_u64());
         let origin = random.next_u64() << 8 | u64::from(setup.server_id);
         let figures = Figures::new(machine.last_time_ms());
+        let mut comparison = Comparison::default();
+        comparison.begin(applied, machine.last_zxid(), machine.digest());
         Ok(Self {
             clocks: Clocks::default(),
             consensus,
@@ -185,6 +189,7 @@ impl Replica {
             following: Following::default(),
             sessions: SessionTracker::new(origin, setup.expiry_grace_ms, random),
             ensemble: Ensemble::new(setup.server_id, !replayed.conf_changes.is_empty()),
+            comparison,
             output: Output::default(),
             figures,
             setup,
@@ -268,6 +273,7 @@ impl Replica {
             let progressed = self.progress()?;
             self.follow_leadership();
             self.release_reads();
+            self.report_digests();
             if self.ensemble.is_changed() {
                 self.write_members();
                 self.reconcile();
@@ -292,13 +298,17 @@ impl Replica {
         let Some(progress) = self.consensus.ready() else { return Ok(false) };
         self.measure(progress.append.as_ref());
         self.output.disk(progress.append, progress.fetch, progress.images);
-        if let Some(at) = progress.installed {
+        if let Some(at) = progress.installed.filter(|_| !self.is_diverged()) {
             self.install(at)?;
         }
         let raft = |message: Message| (message.to, PeerMessage::Raft(Box::new(message)));
         self.output.send_all(progress.send.into_iter().map(raft));
         for read in progress.reads {
             self.reads.confirmed(&read);
+        }
+        // A state that differs goes nowhere, and shows nothing more.
+        if self.is_diverged() {
+            return Ok(true);
         }
         for entry in &progress.committed {
             self.apply(&from_raft(entry))?;
@@ -324,7 +334,7 @@ impl Replica {
     /// Hands out records that changed, at most about `records_max` of them. The changes that carry
     /// a mark complete a checkpoint. To be called only while the disk has room for them.
     pub fn drain_changes(&mut self, records_max: usize) -> Drained {
-        if !self.setup.durable || self.state.is_behind_disk() {
+        if !self.setup.durable || self.state.is_behind_disk() || self.is_diverged() {
             return Drained::Nothing;
         }
         // A mark names who takes part; while that changes, there is none.

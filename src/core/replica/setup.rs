@@ -31,6 +31,8 @@ pub struct Setup {
     pub reconfig_enabled: bool,
     /// Whether `Ready::audit` is filled.
     pub audit: bool,
+    /// Whether the servers of an ensemble compare the digests of their states.
+    pub compares: bool,
     /// Whether there is a disk: if not, nothing is ever drained.
     pub durable: bool,
     /// The servers of the ensemble as the configuration names them; `None` on its own.
@@ -72,6 +74,7 @@ impl Default for Setup {
             eager_acl_check: false,
             reconfig_enabled: false,
             audit: false,
+            compares: true,
             durable: false,
             ensemble: None,
             is_declared_alone: false,

@@ -163,23 +163,37 @@ impl Tree {
     }
 
     fn add_to_digests(&mut self, id: ZnodeId, path: &[u8], shares: Shares, is_deep: bool) {
-        self.digest = self.digest.wrapping_add(self.contribution(id, path, shares, is_deep));
+        let more = self.contribution(id, path, shares, is_deep);
+        self.digest = self.digest.wrapping_add(more);
+        if let Some(scrub) = &mut self.scrub {
+            scrub.follow(id, |sum| sum.wrapping_add(more));
+        }
         self.legacy_digest = self.legacy_digest.map(|sum| sum.wrapping_add(shares.legacy));
     }
 
     fn take_from_digests(&mut self, id: ZnodeId, path: &[u8], shares: Shares, is_deep: bool) {
-        self.digest = self.digest.wrapping_sub(self.contribution(id, path, shares, is_deep));
+        let less = self.contribution(id, path, shares, is_deep);
+        self.digest = self.digest.wrapping_sub(less);
+        if let Some(scrub) = &mut self.scrub {
+            scrub.follow(id, |sum| sum.wrapping_sub(less));
+        }
         self.legacy_digest = self.legacy_digest.map(|sum| sum.wrapping_sub(shares.legacy));
     }
 
-    fn shares(&self, id: ZnodeId, path: &[u8], path_hash: u128) -> Shares {
+    pub(super) fn shares(&self, id: ZnodeId, path: &[u8], path_hash: u128) -> Shares {
         let znode = &self.slab[id];
         let legacy = self.legacy_digest.map_or(0, |_| digest::legacy(path, znode));
         Shares { path: path_hash, numbers: digest::numbers(path_hash, &znode.meta), legacy }
     }
 
     /// What a znode adds to the digest; unless deep, only the part that its numbers decide.
-    fn contribution(&self, id: ZnodeId, path: &[u8], shares: Shares, is_deep: bool) -> u128 {
+    pub(super) fn contribution(
+        &self,
+        id: ZnodeId,
+        path: &[u8],
+        shares: Shares,
+        is_deep: bool,
+    ) -> u128 {
         if !is_deep {
             return shares.numbers;
         }

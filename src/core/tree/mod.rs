@@ -54,6 +54,7 @@ mod quota;
 mod read;
 mod reaper;
 mod record;
+mod scrub;
 mod slab;
 mod table;
 #[cfg(test)]
@@ -161,6 +162,7 @@ pub struct Tree {
     journal: Journal,
     data_size: u64,
     digest: u128,
+    scrub: Option<Scrub>,
     legacy_digest: Option<u64>,
     /// The znode that was amended last, often to be amended again: a parent by each of its children.
     last_amended: Option<(ZnodeId, Shares)>,
@@ -223,6 +225,24 @@ impl Journal {
     }
 }
 
+/// A pass of the scrub that is under way.
+#[derive(Debug)]
+struct Scrub {
+    /// Slot in which it goes on: the znodes in slots before it were seen.
+    next: ZnodeId,
+    /// Contributions of the znodes that were seen.
+    sum: u128,
+}
+
+impl Scrub {
+    /// A znode contributes more to the digest, or less.
+    fn follow(&mut self, id: ZnodeId, change: impl Fn(u128) -> u128) {
+        if id < self.next {
+            self.sum = change(self.sum);
+        }
+    }
+}
+
 impl Tree {
     /// The tree of a new ensemble: the root, `/zookeeper`, `/zookeeper/quota` and
     /// `/zookeeper/config`, with ZooKeeper's initial stats.
@@ -262,6 +282,7 @@ impl Tree {
             journal: Journal::default(),
             data_size: 0,
             digest: 0,
+            scrub: None,
             legacy_digest: options.legacy_digest.then_some(0),
             last_amended: None,
             options,

@@ -19,6 +19,11 @@ impl ZnodeId {
     /// The root is inserted first and never removed.
     pub(super) const ROOT: Self = Self(0);
 
+    /// The slot after this one.
+    pub(super) fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
     fn of(chunk: usize, slot: usize) -> Self {
         let number = chunk * CHUNK_SLOTS + slot;
         Self(u32::try_from(number).expect("ZNODES_MAX is checked before a znode is made"))
@@ -49,7 +54,7 @@ struct Chunk<T> {
     changed: [u64; CHUNK_WORDS],
     changed_count: usize,
     stored: [u64; CHUNK_WORDS],
-    /// Which slots hold a znode, for [`Slab::mark_all_changed`] alone.
+    /// Which slots hold a znode.
     used: [u64; CHUNK_WORDS],
     used_count: usize,
 }
@@ -111,6 +116,22 @@ impl<T> Slab<T> {
         let slots = &self.chunks.last()?.slots;
         let is_used = matches!(slots.last()?, Slot::Used(_));
         is_used.then(|| ZnodeId::of(self.chunks.len() - 1, slots.len() - 1))
+    }
+
+    /// The first znode in this slot or behind it.
+    pub(super) fn used_from(&self, id: ZnodeId) -> Option<ZnodeId> {
+        let (first_chunk, first_slot) = id.split();
+        for (number, chunk) in self.chunks.iter().enumerate().skip(first_chunk) {
+            let from = if number == first_chunk { first_slot } else { 0 };
+            for word in from / 64..CHUNK_WORDS {
+                let before = if word == from / 64 { (1 << (from % 64)) - 1 } else { 0 };
+                let used = chunk.used[word] & !before;
+                if used != 0 {
+                    return Some(ZnodeId::of(number, word * 64 + used.trailing_zeros() as usize));
+                }
+            }
+        }
+        None
     }
 
     fn set_used(&mut self, id: ZnodeId, is_used: bool) {

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use super::log_disk::LogDisk;
 use super::log_thread::{self, Order, Progress};
-use crate::replica::{Append, Fetch, Mark, Urgency};
+use crate::replica::{Append, Fetch, Mark, Status, Urgency};
 use crate::server::error::ServerError;
 use crate::server::mailbox::Message;
 use crate::storage::Images;
@@ -55,6 +55,8 @@ pub(crate) struct LogWriter {
     trust: Trust,
     /// Of the ensemble, as the thread knows it.
     version: u8,
+    /// The state has had transactions at that version.
+    is_used: bool,
 }
 
 /// Whether the disk is fast enough for the driver to wait for it.
@@ -110,6 +112,7 @@ impl LogWriter {
             kept: None,
             trust: Trust::default(),
             version,
+            is_used: false,
         })
     }
 
@@ -183,16 +186,21 @@ impl LogWriter {
     ///
     /// # Errors
     /// The thread has ended.
-    pub(crate) fn follow_version(&mut self, version: u8) -> Result<(), ServerError> {
+    pub(crate) fn follow_version(&mut self, status: &Status) -> Result<(), ServerError> {
+        let version = status.ensemble_version;
         if version <= self.version {
+            self.is_used |= status.zxid > 0;
             return Ok(());
         }
         self.version = version;
-        tracing::info!(
-            version,
-            "the upgrade is finished: files are written for this version of the ensemble, which earlier releases \
-             do not read"
-        );
+        // A new ensemble begins with its version: nothing was upgraded.
+        if self.is_used {
+            tracing::info!(
+                version,
+                "the upgrade is finished: files are written for this version of the ensemble, which earlier releases \
+                 do not read"
+            );
+        }
         self.order(Order::Version(version))
     }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::{Driver, Turn};
 use crate::admin::Quantity;
 use crate::proto::OpCode;
-use crate::replica::{ClientRequest, Drained, Status};
+use crate::replica::{ClientRequest, Drained, RefusalKind, Status};
 use crate::server::error::ServerError;
 use crate::server::limits::{CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX};
 use crate::server::metrics::{Cause, Times};
@@ -24,12 +24,17 @@ impl Driver {
     }
 
     /// # Errors
-    /// The replica has refused its own data: they are older than what it once promised.
+    /// The replica has refused its own data: they are older than what it once promised, or not what the others have.
     pub(super) fn end_if_refused(&self) -> Result<(), ServerError> {
         let Some(refusal) = self.replica.refused() else { return Ok(()) };
         let words = refusal.words.clone();
-        self.published.conditions.set(Cause::RolledBack, Some(words.clone()));
-        Err(ServerError::RolledBack(words))
+        self.published.conditions.set(Cause::Refused, Some(words.clone()));
+        Err(match refusal.kind {
+            RefusalKind::RolledBack | RefusalKind::FarAhead => ServerError::RolledBack(words),
+            RefusalKind::Diverged | RefusalKind::NoMajority | RefusalKind::MemoryChanged => {
+                ServerError::Diverged(words)
+            }
+        })
     }
 
     /// Measures how long requests have waited. Whether the last of them closes its session.
@@ -101,7 +106,7 @@ impl Driver {
     /// The log's thread has ended.
     pub(super) fn watch_disk(&mut self, status: &Status) -> Result<(), ServerError> {
         let Some(disk) = &mut self.disk else { return Ok(()) };
-        disk.log.follow_version(status.ensemble_version)?;
+        disk.log.follow_version(status)?;
         let now = Instant::now();
         disk.alarm.look(status, &self.published.conditions, now);
         let of_checkpoint = disk.schedule.lateness(status.changes_waiting, now);

@@ -31,7 +31,7 @@ use crate::admin::Quantity;
 use crate::replica::peer::server_of;
 use crate::replica::txn_version::NEWEST;
 use crate::replica::{
-    Input, OUTPUT_BYTES_PER_TURN_MAX, Ready, Replica, Report, Status, TurnedAway,
+    Input, OUTPUT_BYTES_PER_TURN_MAX, Ready, RefusalKind, Replica, Report, Status, TurnedAway,
 };
 use crate::server::clock;
 use crate::server::cpu_policy::CoreSharing;
@@ -46,7 +46,7 @@ use crate::server::peer::Links;
 use crate::server::ports::Announced;
 use crate::server::stop::Stop;
 use crate::server::zookeeper::ZooKeeper;
-use crate::storage::{Lock, WatchedFs, mark_rolled_back};
+use crate::storage::{Lock, Unusable, WatchedFs, mark_unusable};
 use crate::supervision::Task;
 
 /// The loop's state.
@@ -163,13 +163,17 @@ impl Driver {
         // Who waits for a report hears at once of the end.
         drop(std::mem::take(&mut self.state));
         let Some(disk) = &self.disk else { return };
-        let refusal = self.replica.refused().filter(|refusal| refusal.is_rolled_back);
-        let Some(refusal) = refusal else { return };
-        let marked = mark_rolled_back(&disk.files, &disk.data_dir, &refusal.words);
+        let Some(refusal) = self.replica.refused() else { return };
+        let why = match refusal.kind {
+            RefusalKind::RolledBack => Unusable::RolledBack,
+            RefusalKind::Diverged => Unusable::Diverged,
+            RefusalKind::FarAhead | RefusalKind::NoMajority | RefusalKind::MemoryChanged => return,
+        };
+        let marked = mark_unusable(&disk.files, &disk.data_dir, why, &refusal.words);
         if let Err(error) = marked {
             tracing::error!(
-                "the data directory cannot be marked as rolled back: {error}. Start the server with \
-                 --rejoin before the other servers are restarted: after that, none may know"
+                "the data directory cannot be marked as one that must not be used ({why:?}): {error}. Start the \
+                 server with --rejoin before the other servers are restarted: after that, none may know"
             );
         }
     }
@@ -390,7 +394,8 @@ fn tell_start(status: &Status, serves: &mut Option<oneshot::Sender<Status>>) {
     let Some(serves) = serves.take() else { return };
     let digest = format!("{:032x}", status.digest);
     tracing::debug!(zxid = status.zxid, %digest, "serves");
-    if status.ensemble_version < NEWEST {
+    // A state without a transaction gets the version of the first one.
+    if status.ensemble_version < NEWEST && status.zxid > 0 {
         tracing::info!(
             version = status.ensemble_version,
             newest = NEWEST,

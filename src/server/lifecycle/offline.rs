@@ -47,7 +47,7 @@ pub(crate) struct OfflineState {
     /// What was dropped at the end of the log, if a write was cut off there.
     pub(crate) torn: Option<String>,
     /// Whether the directory is marked as older than what its server had acknowledged.
-    pub(crate) is_rolled_back: bool,
+    pub(crate) is_unusable: bool,
 }
 
 /// The state in a data directory whose server does not run; `log` is its dataLogDir. An entry of which the server does
@@ -73,7 +73,7 @@ pub(crate) fn load(config: &Config, data: &Path, log: &Path) -> Result<OfflineSt
         term: read.hard_state.term.max(last.1),
         uncertain: read.tail.len() as u64,
         torn: read.torn,
-        is_rolled_back: read.is_rolled_back,
+        is_unusable: read.is_unusable,
     })
 }
 
@@ -138,9 +138,10 @@ impl Recovery {
         let own = config.own_server().filter(|_| config.is_ensemble()).ok_or_else(no_ensemble)?;
         let certificates = of_peers(&config.peer_tls)?;
         let state = load(config, &config.data_dir, &config.data_log_dir)?;
-        if state.is_rolled_back {
+        if state.is_unusable {
             return Err(StartError::Data(format!(
-                "{}: this data is marked as older than what its server had acknowledged: it must not go on",
+                "{}: this data is marked as older than what its server had acknowledged, or as other than what \
+                 the others have: it must not go on",
                 config.data_dir.display()
             )));
         }

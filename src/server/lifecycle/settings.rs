@@ -34,6 +34,7 @@ pub(super) fn setup(
         container_never_used_ms: config.containers.max_never_used_interval_ms.into(),
         eager_acl_check: config.eager_acl_check,
         reconfig_enabled: config.reconfig_enabled,
+        compares: true,
         audit,
         durable,
         ensemble: config.is_ensemble().then(|| config.servers.clone()),

@@ -16,8 +16,8 @@ pub(in crate::server) enum Cause {
     Disk,
     /// A majority of the voters is missing in a way that no election mends.
     Majority,
-    /// Its data is older than what it once promised.
-    RolledBack,
+    /// Its data is older than what it once promised, or not what the others have.
+    Refused,
     /// It cannot listen where the other servers are to find it.
     PeerPort,
     /// It cannot listen where clients are to find it.

@@ -35,10 +35,9 @@ use crate::replica::txn_version::{FIRST, RELEASE};
 /// Lowest and highest version of the protocol between servers that this program speaks. A change of what
 /// they say to each other after a release is a higher one; the lowest rises when what only older servers
 /// say is not understood any more, which lets those be refused by name.
-const HIGHEST: u16 = if cfg!(feature = "next-release") { 3 } else { 2 };
+const HIGHEST: u16 = 3;
 const LOWEST: u16 = 1;
-/// The first version of the protocol whose programs know the second version of ensembles. It stands for the one of the
-/// release that will have it.
+/// The first version of the protocol whose programs know the second version of ensembles.
 const SECOND_KNOWN_SINCE: u16 = 3;
 
 /// Lowest and highest version that is spoken at this version of the ensemble: what does not know that has no business
@@ -51,6 +50,8 @@ pub(super) const fn spoken_at(ensemble_version: u8) -> (u16, u16) {
 pub(super) const fn protocol_of(ensemble_version: u8) -> u16 {
     if ensemble_version > FIRST { SECOND_KNOWN_SINCE } else { LOWEST }
 }
+/// From this version on, a server takes messages about digests.
+pub(super) const DIGESTS_SINCE: u16 = 3;
 /// From this version on, a server answers [`Kind::Locks`].
 pub(super) const LOCKS_SINCE: u16 = 2;
 /// How long a hello or its answer may take.

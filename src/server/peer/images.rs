@@ -324,6 +324,8 @@ impl Frame {
                     | PeerMessage::Forward { .. }
                     | PeerMessage::Return { .. }
                     | PeerMessage::Ping { .. }
+                    | PeerMessage::Compare { .. }
+                    | PeerMessage::Digests { .. }
                     | PeerMessage::Touch { .. } => {
                         Err(Malformed::new("message", "does not announce an image"))
                     }

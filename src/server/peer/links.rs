@@ -100,6 +100,10 @@ impl Links {
     pub(crate) fn send(&mut self, messages: Vec<(u64, PeerMessage)>, replica: &mut Replica) {
         let mut cut = BTreeSet::new();
         for (to, message) in messages {
+            let is_known = !message.compares() || self.peers.compares(server_of(to));
+            if !is_known {
+                continue;
+            }
             match self.outgoing.get_mut(&to) {
                 Some(known) => {
                     let seal = known.seal.as_mut();

@@ -300,6 +300,11 @@ impl Peers {
         versions.get(&server).copied().unwrap_or(0)
     }
 
+    /// Whether a server takes messages about digests, by the protocol that was agreed with it last.
+    pub(super) fn compares(&self, server: u8) -> bool {
+        self.version(server) >= hello::DIGESTS_SINCE
+    }
+
     /// Whether a server knows this version of ensembles, by the protocol that was agreed with it last.
     pub(crate) fn knows_version(&self, server: u8, ensemble_version: u8) -> bool {
         self.version(server) >= hello::protocol_of(ensemble_version)

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use crate::formats::written_at;
     use crate::testing::TestFs;
-    use lockkeeper_core::replica::txn_version::FIRST;
+    use lockkeeper_core::replica::txn_version::{FIRST, NEWEST};
 
     const DIR: &str = "/data";
 
@@ -81,13 +81,12 @@ mod tests {
     }
 
     /// What a release does with a directory that the one after it has gone on with.
-    #[cfg(not(feature = "next-release"))]
     #[test]
     fn a_directory_of_the_next_version_is_refused_with_the_release_that_reads_it() {
         let fs = TestFs::default();
-        switch(&fs).follow(FIRST + 1).unwrap();
+        switch(&fs).follow(NEWEST + 1).unwrap();
         let refused = Identity::load(&fs, Path::new(DIR)).unwrap_err();
-        let IdentityError::Future { format: 4, release: Some(release), .. } = &refused else {
+        let IdentityError::Future { format: 5, release: Some(release), .. } = &refused else {
             panic!("{refused}")
         };
         assert_eq!(release, lockkeeper_core::replica::txn_version::RELEASE);

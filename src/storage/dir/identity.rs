@@ -263,7 +263,6 @@ fn parse(bytes: &[u8]) -> Result<Identity, Unusable> {
         FORMAT_STANDALONE => standalone(&mut lines)?,
         FORMAT_WITHOUT_LINES => of_an_ensemble(&mut lines, false, FIRST)?,
         FORMAT => of_an_ensemble(&mut lines, true, FIRST)?,
-        // Behind the one above: none, unless this program knows a later version of ensembles.
         later if later == KNOWN.identity => {
             lines.value(RELEASE_NAME)?;
             of_an_ensemble(&mut lines, true, NEWEST)?

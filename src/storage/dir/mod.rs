@@ -18,8 +18,8 @@ mod read;
 mod recovery;
 mod repair;
 mod replacement;
-mod rolled_back;
 mod seed;
+mod unusable;
 
 pub use error_count::ErrorCount;
 pub use format_switch::FormatSwitch;
@@ -35,5 +35,5 @@ pub use quarantine::{set_aside, was_set_aside};
 pub use read::{ReadState, read};
 pub use repair::Mending;
 pub use replacement::{finish_replacement, replace};
-pub use rolled_back::mark_rolled_back;
 pub use seed::{Seed, origin, seed};
+pub use unusable::{Unusable, mark_unusable};

@@ -16,7 +16,7 @@ use super::identity::Identity;
 use super::open_error::OpenError;
 use super::place::{IMAGES, LOG, Lock, Place};
 use super::recovery::{Recovered, Recovery};
-use super::rolled_back::refuse_rolled_back;
+use super::unusable::refuse_unusable;
 use crate::checkpoint::{Checkpointer, IMAGE_EVERY_BYTES, Ingredients, Source};
 use crate::copy::Runs;
 use crate::formats::Formats;
@@ -185,7 +185,7 @@ pub fn peek(place: &Place) -> Result<Option<Identity>, OpenError> {
     if identity.is_none() {
         place.refuse_nameless()?;
     }
-    refuse_rolled_back(&*place.fs, &place.data)?;
+    refuse_unusable(&*place.fs, &place.data)?;
     Ok(identity)
 }
 
@@ -194,11 +194,11 @@ fn identify(place: &Place, options: &Options) -> Result<Identity, OpenError> {
     let fs = &*place.fs;
     let Some(identity) = Identity::load(fs, &place.data)? else {
         place.refuse_nameless()?;
-        refuse_rolled_back(fs, &place.data)?;
+        refuse_unusable(fs, &place.data)?;
         return Ok(Identity { ready: false, ..options.new.clone() });
     };
     place.refuse_other_server(&identity, options.new.server_id)?;
-    refuse_rolled_back(fs, &place.data)?;
+    refuse_unusable(fs, &place.data)?;
     if options.ensemble && server_of(identity.raft_id) != identity.server_id {
         let (dir, server) = (place.data.clone(), identity.server_id);
         return Err(OpenError::StandaloneOnly { dir, server });

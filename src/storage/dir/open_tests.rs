@@ -10,6 +10,7 @@ use super::open_error::OpenError;
 use super::place::{Place, is_initialized};
 use crate::checkpoint::Outcome;
 use crate::copy::StateStore;
+use crate::formats::KNOWN;
 use crate::fs::Fs;
 use crate::testing::{Fault, Machine, TestFs, TestState, UNSYNCED, Unsynced, append, entry};
 use lockkeeper_core::replica::peer::raft_id;
@@ -444,7 +445,10 @@ fn a_state_store_of_another_version_that_is_the_only_copy_is_refused_by_name_and
     for path in images(&fs) {
         damage(&fs, &path);
     }
-    for (version, named) in [(1, "an earlier version of lockkeeper"), (3, "format has version 3")] {
+    let later = KNOWN.manifest + 1;
+    let refused_later = format!("format has version {later}");
+    let earlier = "an earlier version of lockkeeper";
+    for (version, named) in [(1, earlier), (later, refused_later.as_str())] {
         let mut manifest = vec![version, 0];
         manifest.extend_from_slice(&crc32c::crc32c(&manifest).to_le_bytes());
         state.clone().set_manifest(&manifest).unwrap();

@@ -16,10 +16,12 @@ use super::identity::{self, Identity, IdentityError};
 use super::open::Opened;
 use super::open_error::OpenError;
 use super::place::{IMAGES, LOG, Place, STATE};
-use super::rolled_back::{self, is_rolled_back};
+use super::unusable::{Unusable, unusable};
 use crate::fs::{Fs, FsError};
 
 pub(super) const NAME: &str = "set-aside-";
+/// Copies of a state that was not that of the majority.
+const DIVERGED: &str = "diverged-";
 /// What a server on its own left that never had a session or a write.
 const UNUSED: &str = "unused-";
 
@@ -46,9 +48,13 @@ pub fn set_aside(place: &Place, server_id: u8) -> Result<Vec<PathBuf>, OpenError
             return Err(error.into());
         }
     }
+    let why = unusable(fs, &place.data)?;
+    if why == Some(Unusable::Diverged) {
+        return set_state_aside(fs, place);
+    }
     if let Some(before) = complete(fs, place)?
         && fs.has(&place.data, identity::FILE)?
-        && !is_rolled_back(fs, &place.data)?
+        && why.is_none()
     {
         tracing::warn!(
             target: crate::TARGET,
@@ -66,9 +72,22 @@ pub fn set_aside(place: &Place, server_id: u8) -> Result<Vec<PathBuf>, OpenError
     }
     let is_data = |name: &str| [LOG, IMAGES].contains(&name) || is_state(name);
     made.extend(move_all(fs, &place.data, (NAME, number), is_data)?);
-    for last in [identity::FILE, rolled_back::FILE] {
+    for last in [identity::FILE, Unusable::RolledBack.file()] {
         made.extend(move_all(fs, &place.data, (NAME, number), |name| name == last)?);
     }
+    made.dedup();
+    Ok(made)
+}
+
+/// Moves the images and the state store of a server whose state has diverged. The log stays, and so does the identity:
+/// what was acknowledged and promised is in them. The mark goes last.
+fn set_state_aside(fs: &dyn Fs, place: &Place) -> Result<Vec<PathBuf>, OpenError> {
+    let number = next_number(fs, place, DIVERGED)?;
+    let is_copy = |name: &str| name == IMAGES || is_state(name);
+    let mut made: Vec<_> =
+        move_all(fs, &place.data, (DIVERGED, number), is_copy)?.into_iter().collect();
+    let is_mark = |name: &str| name == Unusable::Diverged.file();
+    made.extend(move_all(fs, &place.data, (DIVERGED, number), is_mark)?);
     made.dedup();
     Ok(made)
 }
@@ -184,9 +203,9 @@ mod tests {
     use crate::Options;
     use crate::OsFs;
     use crate::dir::open;
-    use crate::mark_rolled_back;
     use crate::peek;
     use crate::testing::{Machine, append, entry};
+    use crate::{Unusable, mark_unusable};
 
     struct Dirs(tempfile::TempDir);
 
@@ -277,7 +296,8 @@ mod tests {
         set_aside(&dirs.place(), 1).unwrap();
         drop(dirs.open().unwrap());
         std::fs::write(dirs.path("data/rolled-back.tmp"), "of a crash").unwrap();
-        mark_rolled_back(&OsFs, &dirs.path("data"), "server 2 remembers more").unwrap();
+        mark_unusable(&OsFs, &dirs.path("data"), Unusable::RolledBack, "server 2 remembers more")
+            .unwrap();
         for _ in 0..2 {
             let peeked = peek(&dirs.place()).unwrap_err().to_string();
             assert!(peeked.contains("server 2 remembers more"), "{peeked}");
@@ -308,7 +328,8 @@ mod tests {
     #[test]
     fn the_mark_of_a_rolled_back_directory_is_moved_last() {
         let dirs = Dirs::filled();
-        mark_rolled_back(&OsFs, &dirs.path("data"), "server 2 remembers more").unwrap();
+        mark_unusable(&OsFs, &dirs.path("data"), Unusable::RolledBack, "server 2 remembers more")
+            .unwrap();
         // As a crash leaves it: all the rest is gone.
         for name in ["data/identity", "data/image", "data/state", "data/state.bad-1", "logs/log"] {
             std::fs::create_dir_all(dirs.path("data/set-aside-1")).unwrap();

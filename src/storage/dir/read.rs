@@ -8,7 +8,7 @@ use super::identity::Identity;
 use super::open_error::OpenError;
 use super::place::Place;
 use super::recovery::{Recovered, Recovery};
-use super::rolled_back::is_rolled_back;
+use super::unusable::unusable;
 use crate::formats::Formats;
 use crate::log::SEGMENT_BYTES;
 use lockkeeper_core::replica::{Entry, HardState, Membership, Restore};
@@ -30,7 +30,7 @@ pub struct ReadState {
     /// What was dropped at the end of the log, if a write was cut off there.
     pub torn: Option<String>,
     /// Whether the directory is marked as older than what its server had acknowledged.
-    pub is_rolled_back: bool,
+    pub is_unusable: bool,
 }
 
 /// Gives the state in `place` to `restore`, up to the last entry that is known to be committed.
@@ -49,12 +49,12 @@ pub fn read(place: Place, restore: &mut dyn Restore) -> Result<ReadState, OpenEr
             return Err(OpenError::NoData { dir: place.data });
         }
     };
-    let is_rolled_back = is_rolled_back(&*place.fs, &place.data)?;
+    let is_unusable = unusable(&*place.fs, &place.data)?.is_some();
     let options = identity.log_options(SEGMENT_BYTES, !identity.is_standalone());
     let formats = Formats::of(identity.version);
     let mut recovery = Recovery::begin(place, &identity, options, &formats, restore)?;
     let Recovered { membership, applied, tail, .. } = recovery.restore(&identity.membership)?;
     let found = recovery.found;
     let (hard_state, torn) = (found.hard_state, found.torn);
-    Ok(ReadState { identity, membership, hard_state, applied, tail, torn, is_rolled_back })
+    Ok(ReadState { identity, membership, hard_state, applied, tail, torn, is_unusable })
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::identity::Identity;
 use super::open_error::OpenError;
 use super::place::{IMAGES, LOG, Place, UNFINISHED};
-use super::rolled_back::refuse_rolled_back;
+use super::unusable::refuse_unusable;
 use crate::formats::Formats;
 use crate::fs::{Fs, FsError, write_file};
 use crate::image::ImageError;
@@ -66,7 +66,7 @@ pub fn seed(place: &Place, seed: &Seed, segment_bytes: u64) -> Result<(), SeedEr
     place.refuse_zookeeper()?;
     let _lock = place.lock()?;
     place.refuse_half_replaced()?;
-    refuse_rolled_back(fs, &place.data)?;
+    refuse_unusable(fs, &place.data)?;
     if fs.has(&place.data, UNFINISHED)? {
         remove_unfinished(fs, place)?;
     }

@@ -392,11 +392,11 @@ mod tests {
     #[test]
     fn a_header_of_a_later_version_is_told_apart_from_a_damaged_one() {
         let mut bytes = header().encode();
-        bytes[8] = 2;
+        bytes[8] = u8::try_from(KNOWN.segment + 1).unwrap();
         assert!(matches!(SegmentHeader::decode(&bytes), Err(BadHeader::Crc { .. })));
         let (head, tail) = bytes.split_last_chunk_mut::<4>().unwrap();
         *tail = crc32c::crc32c(head).to_le_bytes();
-        assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::Version(2)));
+        assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::Version(KNOWN.segment + 1)));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::error::LogError;
 use super::files::{Log, LogRecovery};
 use super::segment::LogOptions;
+use crate::formats::KNOWN;
 use crate::fs::Fs;
 use crate::testing::{Fault, TestFs, UNSYNCED, Unsynced, append, entry};
 use lockkeeper_core::replica::{Append, Entry, HardState, Mark, Urgency};
@@ -528,12 +529,14 @@ fn other_servers_logs_and_later_formats_are_refused_by_name() {
     assert!(error.to_string().contains("belongs to server 1 (raft id 1) of cluster"), "{error}");
     let path = segments(&fs).remove(0);
     let mut bytes = fs.contents(&path);
-    bytes[8] = 2;
+    let later = KNOWN.segment + 1;
+    bytes[8] = u8::try_from(later).unwrap();
     let crc = crc32c::crc32c(&bytes[..124]);
     bytes[124..128].copy_from_slice(&crc.to_le_bytes());
     fs.plant(&path, bytes);
     let error = try_open(&fs).unwrap_err();
-    assert!(error.to_string().contains("format version 2, this program knows up to 1"), "{error}");
+    let named = format!("format version {later}, this program knows up to {}", KNOWN.segment);
+    assert!(error.to_string().contains(&named), "{error}");
     let empty = TestFs::default();
     assert!(matches!(try_open(&empty), Err(LogError::Missing { .. })));
 }

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lockkeeper_core::proto::request::{Create, CreateKind};
 use lockkeeper_core::proto::{Acl, MultiOp, MultiResult, ReadOp, Request, Response, Stat, Text};
+use lockkeeper_core::tree::Rules;
 
 use acl::{ADMIN, CREATE, DELETE, Entry, Id, READ, WRITE, allowed, fixed_acl, shown};
 
@@ -34,6 +35,8 @@ pub const INVALID_ACL: Code = -114;
 pub const UNIMPLEMENTED: Code = -6;
 pub const MARSHALLING: Code = -5;
 pub const RUNTIME_INCONSISTENCY: Code = -2;
+pub const QUOTA_EXCEEDED: Code = -125;
+pub const RECONFIG_DISABLED: Code = -123;
 
 /// Who belongs to the ensemble.
 const CONFIG: &str = "/zookeeper/config";
@@ -87,13 +90,16 @@ pub struct Txn<'a> {
     pub steady_ms: i64,
     pub session: i64,
     pub ids: &'a [Id],
+    /// Rules of the leader that proposed it.
+    pub rules: Rules,
 }
 
 /// The tree.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub znodes: BTreeMap<String, Znode>,
-    pub extended_types: bool,
+    /// Rules of the server that answers reads.
+    pub own: Rules,
 }
 
 pub type Outcome<T> = Result<T, Code>;
@@ -140,9 +146,10 @@ impl Znode {
 
 impl Model {
     /// What a server has that was never written to.
-    pub fn new(extended_types: bool) -> Self {
-        let mut model = Self { znodes: BTreeMap::new(), extended_types };
-        let first = Txn { zxid: 0, time_ms: 0, steady_ms: 0, session: 0, ids: &[] };
+    pub fn new() -> Self {
+        let rules = Rules::DEFAULT;
+        let mut model = Self { znodes: BTreeMap::new(), own: rules };
+        let first = Txn { zxid: 0, time_ms: 0, steady_ms: 0, session: 0, ids: &[], rules };
         let all = vec![(31, "world".to_owned(), "anyone".to_owned())];
         let read = vec![(1, "world".to_owned(), "anyone".to_owned())];
         for (path, acl) in [
@@ -220,7 +227,7 @@ impl Model {
             6 => (false, true, true),
             _ => return Err(BAD_ARGUMENTS),
         };
-        if ttl && !self.extended_types {
+        if ttl && !txn.rules.extended_types {
             return Err(UNIMPLEMENTED);
         }
         let ttl_is_valid = (1..=0xff_ffff_ffff).contains(&create.ttl_ms);
@@ -229,9 +236,9 @@ impl Model {
         }
         let asked = create.path.as_str();
         let parent_path = lenient_parent(asked).ok_or(BAD_ARGUMENTS)?;
-        let acl = fixed_acl(create.acl.as_deref(), txn.ids)?;
+        let acl = fixed_acl(create.acl.as_deref(), txn.ids, txn.rules)?;
         let parent = self.find(parent_path).ok_or(NO_NODE)?;
-        allowed(&parent.acl, txn.ids, CREATE)?;
+        allowed(&parent.acl, txn.ids, CREATE, txn.rules)?;
         let path =
             if sequential { format!("{asked}{:010}", parent.creates) } else { asked.to_owned() };
         if !is_valid_path(&path) {
@@ -242,6 +249,10 @@ impl Model {
         }
         if matches!(parent.owner, Owner::Session(_)) {
             return Err(NO_CHILDREN_FOR_EPHEMERALS);
+        }
+        let bytes = length(create.data.as_deref());
+        if txn.rules.enforce_quota && self.exceeds(&path, 1, bytes) {
+            return Err(QUOTA_EXCEEDED);
         }
         let owner = match create.kind {
             CreateKind::Container => Owner::Container,
@@ -278,7 +289,7 @@ impl Model {
         events: &mut Vec<Event>,
     ) -> Outcome<()> {
         let parent = lenient_parent(path).filter(|_| !is_special(path)).ok_or(BAD_ARGUMENTS)?;
-        allowed(&self.find(parent).ok_or(NO_NODE)?.acl, txn.ids, DELETE)?;
+        allowed(&self.find(parent).ok_or(NO_NODE)?.acl, txn.ids, DELETE, txn.rules)?;
         let znode = self.find(path).ok_or(NO_NODE)?;
         next_version(znode.version, version)?;
         if !znode.children.is_empty() {
@@ -309,10 +320,14 @@ impl Model {
         events: &mut Vec<Event>,
     ) -> Outcome<Stat> {
         let znode = self.find_valid(path)?;
-        allowed(&znode.acl, txn.ids, WRITE)?;
+        allowed(&znode.acl, txn.ids, WRITE, txn.rules)?;
         let is_change = data.unwrap_or_default() != znode.data.as_deref().unwrap_or_default();
         if path == CONFIG && is_change {
             return Err(BAD_ARGUMENTS);
+        }
+        let grown = length(data) - length(znode.data.as_deref());
+        if txn.rules.enforce_quota && self.exceeds(path, 0, grown) {
+            return Err(QUOTA_EXCEEDED);
         }
         let next = next_version(znode.version, version)?;
         let znode = self.find_mut(path);
@@ -320,7 +335,6 @@ impl Model {
         znode.mzxid = txn.zxid;
         znode.mtime = txn.time_ms;
         znode.steady_ms = txn.steady_ms;
-        let grown = length(data) - length(znode.data.as_deref());
         znode.data = data.map(<[u8]>::to_vec);
         events.push(Event { kind: DATA_CHANGED, path: path.to_owned(), acl: znode.acl.clone() });
         let stat = znode.stat();
@@ -338,9 +352,9 @@ impl Model {
         if !is_valid_path(path) {
             return Err(BAD_ARGUMENTS);
         }
-        let acl = fixed_acl(acl, txn.ids)?;
+        let acl = fixed_acl(acl, txn.ids, txn.rules)?;
         let znode = self.find(path).ok_or(NO_NODE)?;
-        allowed(&znode.acl, txn.ids, ADMIN)?;
+        allowed(&znode.acl, txn.ids, ADMIN, txn.rules)?;
         let next = next_version(znode.aversion, version)?;
         let znode = self.find_mut(path);
         znode.aversion = next;
@@ -439,7 +453,7 @@ impl Model {
             }
             MultiOp::Check { path, version } => {
                 let znode = self.find_valid(path.as_str())?;
-                allowed(&znode.acl, txn.ids, READ)?;
+                allowed(&znode.acl, txn.ids, READ, txn.rules)?;
                 next_version(znode.version, *version)?;
                 MultiResult::Check
             }
@@ -498,7 +512,7 @@ impl Model {
             }
             Request::GetAcl { path } => {
                 let znode = self.readable(ids, path.as_str(), READ | ADMIN)?;
-                let masked = allowed(&znode.acl, ids, ADMIN).is_err();
+                let masked = allowed(&znode.acl, ids, ADMIN, self.own).is_err();
                 let acl = znode.acl.iter().map(|entry| shown(entry, masked)).collect();
                 Response::Acl(acl, znode.stat())
             }
@@ -551,7 +565,7 @@ impl Model {
 
     fn readable(&self, ids: &[Id], path: &str, wanted: i32) -> Outcome<&Znode> {
         let znode = self.find(path).ok_or(NO_NODE)?;
-        allowed(&znode.acl, ids, wanted)?;
+        allowed(&znode.acl, ids, wanted, self.own)?;
         Ok(znode)
     }
 }

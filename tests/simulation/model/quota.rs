@@ -1,8 +1,7 @@
 //! What quotas count, as ZooKeeper's documents say: the znodes at and below a path that has limits, and the bytes
 //! of their data.
 //!
-//! *Owns* the znode that shows the usage of a path. *Never* enforces limits: a server does that only where it is
-//! told to.
+//! *Owns* the znode that shows the usage of a path, and the hard limits.
 
 use super::Model;
 
@@ -20,6 +19,21 @@ impl Model {
         if let Some((count, length)) = known {
             usage.data = Some(text(count + znodes, length + bytes));
         }
+    }
+
+    /// Whether a hard limit forbids this many znodes and bytes more at a path.
+    pub(super) fn exceeds(&self, path: &str, znodes: i64, bytes: i64) -> bool {
+        let Some(quota) = self.quota_of(path) else { return false };
+        let text_of = |name: &str| {
+            let znode = self.znodes.get(&format!("{QUOTA}{quota}{name}"))?;
+            std::str::from_utf8(znode.data.as_deref()?).ok()
+        };
+        let (Some(limits), Some(usage)) = (text_of(LIMITS), text_of(USAGE)) else { return false };
+        let exceeds = |more: i64, limit: &str, used: &str| {
+            let limit = figure(limits, limit).filter(|limit| *limit > -1);
+            more != 0 && limit.is_some_and(|limit| figure(usage, used).unwrap_or(-1) + more > limit)
+        };
+        exceeds(znodes, "countHardLimit", "count") || exceeds(bytes, "byteHardLimit", "bytes")
     }
 
     /// The deepest path with limits that is this one or above it.
@@ -42,6 +56,13 @@ impl Model {
 
 fn text(count: i64, bytes: i64) -> Vec<u8> {
     format!("count={count},bytes={bytes}").into_bytes()
+}
+
+/// One figure of a text of limits or usage.
+fn figure(text: &str, key: &str) -> Option<i64> {
+    let mut pairs = text.split([',', ';']).map(|pair| pair.split('='));
+    let value = pairs.find_map(|mut parts| (parts.next() == Some(key)).then(|| parts.next()));
+    value.flatten()?.parse().ok()
 }
 
 /// As [`text`] writes them; no client of these tests writes others.

@@ -21,9 +21,10 @@ use crate::proto::{ErrorCode, EventType, OpCode, RequestClass, Response};
 use crate::replica::inspect::{
     ConnectionReport, Measure, Measurement, Measurements, Namespaces, WatchReport,
 };
-use crate::replica::machine::{Applied, Decider, Machine, TxnOp};
+use crate::replica::machine::{Applied, Decider, Machine, TxnOp, version as txn_version};
 use crate::replica::ready::Outgoing;
 use crate::replica::request::{ClientRequest, ConnId};
+use crate::replica::setup::Setup;
 use crate::tree::acl::{Identity, allows};
 
 /// What a request needs that only the replica can do.
@@ -38,10 +39,26 @@ pub(in crate::replica) enum Wanted {
 /// Rules of this server that requests meet.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::replica) struct Rules {
+    /// Whether writes that an ACL refuses are answered before they are proposed: only where this server leads, because
+    /// the leader's rules decide them.
     pub(in crate::replica) eager_acl_check: bool,
+    /// Whether reconfig is answered by anything but "disabled" where this server judges that: alone, or in an ensemble
+    /// of the first version.
     pub(in crate::replica) reconfig_enabled: bool,
     pub(in crate::replica) is_ensemble: bool,
     pub(in crate::replica) linearizable_reads: bool,
+}
+
+impl Rules {
+    /// Those of a server that does not lead yet.
+    pub(in crate::replica) fn of(setup: &Setup) -> Self {
+        Self {
+            eager_acl_check: false,
+            reconfig_enabled: setup.reconfig_enabled,
+            is_ensemble: setup.ensemble.is_some(),
+            linearizable_reads: setup.linearizable_reads,
+        }
+    }
 }
 
 /// The connections.
@@ -109,6 +126,11 @@ canonical! {
 }
 
 impl Clients {
+    /// Whether writes that an ACL refuses are answered before they are proposed.
+    pub(in crate::replica) fn check_acls_early(&mut self, on: bool) {
+        self.rules.eager_acl_check = on;
+    }
+
     pub(in crate::replica) fn new(
         rules: Rules,
         authentication: Authentication,
@@ -345,7 +367,7 @@ impl Clients {
                 self.wait(conn, Pending::Write { sequence, xid, op, at_us });
                 return Some(Wanted::Txn { sequence, op: TxnOp::CloseSession });
             }
-            Ok(write) if self.rules.is_logged(write.class(), decider) => {
+            Ok(write) if self.rules.is_logged(write.class(), machine) => {
                 let refused = self.rules.eager_acl_check
                     && machine.tree().acl_refuses(&connection.ids, &write);
                 if refused {
@@ -537,9 +559,10 @@ impl Rules {
     }
 
     /// Whether the log decides it, or ZooKeeper: that knows what was acknowledged, and who its members are.
-    fn is_logged(self, class: RequestClass, decider: Decider) -> bool {
-        let offers_reconfig = self.is_ensemble && self.reconfig_enabled;
-        match decider {
+    fn is_logged(self, class: RequestClass, machine: &Machine) -> bool {
+        let leader_judges = machine.version() > txn_version::FIRST;
+        let offers_reconfig = self.is_ensemble && (self.reconfig_enabled || leader_judges);
+        match machine.decider() {
             Decider::Ensemble => {
                 class == RequestClass::Write || class == RequestClass::Reconfig && offers_reconfig
             }

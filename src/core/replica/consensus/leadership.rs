@@ -34,6 +34,8 @@ pub(in crate::replica) struct Leadership {
     founds: bool,
     /// Leadership is to be given away.
     resigns: bool,
+    /// Index of the entry by which this leader raises the version of the ensemble.
+    upgrade: Option<u64>,
     /// Clients were sent away because the disk hangs: they are served again when it returns.
     awaits_disk: bool,
     /// When another leader than before was seen last.
@@ -58,7 +60,7 @@ canonical! {
     // How long a server has led counts while it may found the ensemble, and since when another one leads while a
     // client waits; why clients are not served is said to operators alone.
     Leadership(client_waits: bool):
-    leads, is_serving, barrier, hint, founds, resigns, awaits_disk, last_leader; without changes, obstacle;
+    leads, is_serving, barrier, hint, founds, resigns, upgrade, awaits_disk, last_leader; without changes, obstacle;
     |out, led_since_us, leaderless_since_us, led_anew_us, silent_ticks| {
         out.value(&(founds.then_some(led_since_us), client_waits.then_some(led_anew_us)));
         out.value(silent_ticks.min(&(SILENT_TICKS_MAX + 1)));
@@ -87,6 +89,17 @@ impl Leadership {
     /// It leads no longer.
     pub(in crate::replica) fn end(&mut self) {
         self.leads = None;
+        self.upgrade = None;
+    }
+
+    /// This leader has proposed an upgrade of the ensemble at this index.
+    pub(in crate::replica) fn upgrades_at(&mut self, index: u64) {
+        self.upgrade = Some(index);
+    }
+
+    /// Whether an upgrade that this leader has proposed is not among the entries that are applied.
+    pub(in crate::replica) fn awaits_upgrade(&self, applied: u64) -> bool {
+        self.upgrade.is_some_and(|index| index > applied)
     }
 
     /// Whether this leader has yet to see whether it is to write who the members are.

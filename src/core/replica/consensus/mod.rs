@@ -24,7 +24,7 @@ mod rollback_tests;
 mod stall_tests;
 mod tail;
 
-pub use promises::Refusal;
+pub use promises::{Refusal, RefusalKind};
 
 pub(in crate::replica) use clocks::Clocks;
 pub(in crate::replica) use leadership::Leadership;

@@ -190,9 +190,25 @@ impl Asking {
 pub struct Refusal {
     /// What is wrong, and what to do.
     pub words: String,
-    /// Whether the data is known to lack what the server has promised. That stays so when those who
-    /// remember it are gone, and is to be written to its directory (`storage::mark_rolled_back`).
-    pub is_rolled_back: bool,
+    /// What is wrong.
+    pub kind: RefusalKind,
+}
+
+/// What is wrong with the data of a server that must not take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// Its term is too far ahead of the others'.
+    FarAhead,
+    /// It is known to lack what the server has promised. That stays so when those who remember it are gone, and is to
+    /// be written to its directory (`storage::mark_unusable`).
+    RolledBack,
+    /// The memory of a server on its own changed under its state.
+    MemoryChanged,
+    /// No majority has the same state: an operator decides which one is right.
+    NoMajority,
+    /// Its state is not that of the majority. That is to be written to its directory, too:
+    /// its log is right, its copies of the state are not.
+    Diverged,
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::promises::{Asking, Promises, Refusal};
+use super::promises::{Asking, Promises, Refusal, RefusalKind};
 use crate::replica::messages::{PeerMessage, Promise, server_of};
 
 /// See the module.
@@ -108,7 +108,7 @@ impl Rollback {
                 "the data directory is an older copy of what this server had: server {by} remembers \
                  {lacks}"
             );
-            self.refuse(&reason, true);
+            self.refuse(&reason, RefusalKind::RolledBack);
         }
         true
     }
@@ -139,14 +139,17 @@ impl Rollback {
     }
 
     /// This server must not take part.
-    pub(super) fn refuse(&mut self, reason: &str, is_rolled_back: bool) {
-        self.refusal.get_or_insert_with(|| {
-            let words = format!(
-                "{reason}. It must not vote or acknowledge anything with it. Start the server with \
-                 --rejoin: that sets the data aside and fetches everything from the others"
-            );
-            Refusal { words, is_rolled_back }
-        });
+    pub(super) fn refuse(&mut self, reason: &str, kind: RefusalKind) {
+        let words = format!(
+            "{reason}. It must not vote or acknowledge anything with it. Start the server with \
+             --rejoin: that sets the data aside and fetches everything from the others"
+        );
+        self.refuse_with(Refusal { words, kind });
+    }
+
+    /// The same, in these words.
+    pub(super) fn refuse_with(&mut self, refusal: Refusal) {
+        self.refusal.get_or_insert(refusal);
         self.may_vote = false;
     }
 }
@@ -172,7 +175,7 @@ mod tests {
         assert!(!rollback.recalled(1, 8, Some(&later)), "nothing was asked like that");
         assert_eq!(rollback.refusal(), None);
         assert!(rollback.recalled(1, 7, Some(&later)));
-        assert!(rollback.refusal().is_some_and(|refusal| refusal.is_rolled_back));
+        assert!(rollback.refusal().is_some_and(|refusal| refusal.kind == RefusalKind::RolledBack));
         assert!(!rollback.may_vote());
     }
 
@@ -182,8 +185,8 @@ mod tests {
         assert!(rollback.recalled(1, 7, None));
         let asked: Vec<u64> = rollback.questions(vec![1, 3]).iter().map(|(to, _)| *to).collect();
         assert_eq!(asked, [3]);
-        rollback.refuse("first", false);
-        rollback.refuse("second", true);
+        rollback.refuse("first", RefusalKind::FarAhead);
+        rollback.refuse("second", RefusalKind::RolledBack);
         assert!(rollback.refusal().is_some_and(|refusal| refusal.words.starts_with("first")));
     }
 

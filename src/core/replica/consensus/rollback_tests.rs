@@ -120,7 +120,7 @@ fn what_it_lacks_of_a_promise_makes_it_refuse_by_name_and_fall_silent() {
         assert_eq!(replica.refused(), None, "it was not asked: {promise:?}");
         recall(&mut replica, 1, question, Some(promise));
         let refused = replica.refused().expect("it is rolled back").clone();
-        assert!(refused.is_rolled_back);
+        assert_eq!(refused.kind, RefusalKind::RolledBack);
         assert!(refused.words.contains(words) && refused.words.contains("--rejoin"), "{refused:?}");
         recall(&mut replica, 3, question, None);
         assert!(!votes(&mut replica, 9));
@@ -178,7 +178,7 @@ fn who_is_far_ahead_of_a_majority_of_the_others_refuses_and_of_one_does_not() {
     told(&mut replica, 4, 0);
     assert_eq!(replica.refused(), None, "two of four, and one that is near enough");
     told(&mut replica, 5, 4);
-    let Refusal { words, is_rolled_back } = replica.refused().expect("three of four").clone();
+    let Refusal { words, kind } = replica.refused().expect("three of four").clone();
     assert!(words.contains("65541") && words.contains("--rejoin"), "{words}");
-    assert!(!is_rolled_back, "the others may be wrong");
+    assert_eq!(kind, RefusalKind::FarAhead, "the others may be wrong");
 }

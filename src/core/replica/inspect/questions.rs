@@ -6,6 +6,7 @@
 use super::znode::{ZnodeQuestion, ZnodeReport};
 use crate::locks::{Scope, Snapshot};
 use crate::replica::request::ConnId;
+use crate::tree::Rules;
 
 /// What this server is in its ensemble.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,6 +79,16 @@ pub struct Status {
     pub zxid: i64,
     /// Version of the ensemble: which formats its servers write (`machine/version.rs`).
     pub ensemble_version: u8,
+    /// Servers whose state is known to differ from that of a majority: ids.
+    pub differing: Vec<u8>,
+    /// Comparisons in which this server's state was that of a majority, since the start.
+    pub comparisons_agreed: u64,
+    /// Passes of the scrub that are complete, since the start.
+    pub scrubs: u64,
+    /// Passes of the scrub that found another digest than the kept one: memory has changed.
+    pub scrubs_different: u64,
+    /// Rules that the leader has stamped into the last entry; `None`: it carried none.
+    pub leader_rules: Option<Rules>,
     /// Raft term.
     pub term: u64,
     /// Last applied log index.

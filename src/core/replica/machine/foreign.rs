@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use super::foreign_load::ForeignLoad;
 use super::state::{Machine, SessionChange, steady_without_one};
+use super::version;
 use crate::proto::{ErrorCode, Stat, Text};
 use crate::tree::{Context, Event, ForeignCreate, Options, Owner, Rules};
 use crate::zookeeper::txn::kind;
@@ -52,7 +53,9 @@ impl ForeignLoad {
     /// The state of a server of ZooKeeper that was never written to.
     #[must_use]
     pub fn fresh(options: Options) -> Machine {
-        Machine::fresh(options)
+        let mut machine = Machine::fresh(options);
+        machine.raise_version(version::NEWEST);
+        machine
     }
 
     /// The state, at the zxid that the snapshot says. Transactions behind it may follow.
@@ -63,6 +66,7 @@ impl ForeignLoad {
         let (tree, sessions) = self.complete()?;
         let mut machine = Machine::around(tree);
         (machine.sessions, machine.last_zxid) = (sessions, zxid);
+        machine.raise_version(version::NEWEST);
         Ok(machine)
     }
 }

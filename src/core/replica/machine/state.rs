@@ -10,6 +10,7 @@
 //! Reproduces `ZKDatabase` and the deciding half of `PrepRequestProcessor`: requests are decided
 //! here, when they are applied, not before they are proposed.
 
+mod memory;
 pub mod new_ensemble;
 mod records;
 
@@ -22,7 +23,7 @@ use super::members;
 use super::migration_record::{Decider, Migration};
 use super::sessions::{Session, Sessions};
 use super::txn::{Batch, EntryTime, Txn, TxnOp};
-use super::version::{self, UnknownVersion};
+use super::version::{self, LegacyRules, UnknownVersion};
 use super::write::write;
 use crate::proto::connect::Password;
 use crate::proto::request::Request;
@@ -30,7 +31,7 @@ use crate::proto::{ErrorCode, OpCode, Response, Stat, Text};
 use crate::replica::audit_line::AuditLine;
 use crate::replica::bounds::{STEADY_MS_MAX, TERM_MAX};
 use crate::replica::durable::Entry;
-use crate::tree::{Context, Event, Options, Tree};
+use crate::tree::{Context, Event, Options, Rules, Tree};
 use crate::zookeeper::password::password as computed_password;
 
 /// How far the stamps of entries may be ahead of the wall clock of a leader that a majority agrees with, in
@@ -52,6 +53,8 @@ pub struct Machine {
     version: u8,
     /// The last version that is understood.
     known_version: u8,
+    /// Rules that the last entry carried.
+    stamped_rules: Option<Rules>,
     digests: VecDeque<(i64, u64)>,
     records_loaded: u64,
     full_pass: bool,
@@ -101,7 +104,7 @@ canonical! {
     // Znodes and sessions by their digests; what was changed since the last checkpoint is left out, because nothing is
     // ever drained, and so is what only operators see.
     Machine: last_zxid, last_time_ms, version, known_version, replayed, migration;
-    without steady_ms, digests, records_loaded, full_pass, clock_dirty, txns_applied, audits_replay;
+    without stamped_rules, steady_ms, digests, records_loaded, full_pass, clock_dirty, txns_applied, audits_replay;
     |out, tree, sessions, loading| out.value(&(tree.digest(), sessions.digest(), loading.is_some()))
 }
 
@@ -128,6 +131,7 @@ impl Machine {
             steady_ms: 0,
             version: version::FIRST,
             known_version: version::NEWEST,
+            stamped_rules: None,
             digests: VecDeque::new(),
             records_loaded: 0,
             full_pass: false,
@@ -156,6 +160,12 @@ impl Machine {
     #[must_use]
     pub fn known_version(&self) -> u8 {
         self.known_version
+    }
+
+    /// The version in whose format a leader writes entries. A state without a transaction gets the version of its
+    /// first entry: a new ensemble begins with what its first leader knows.
+    pub(in crate::replica) fn written_version(&self) -> u8 {
+        if self.last_zxid == 0 { self.known_version } else { self.version }
     }
 
     /// The znodes, for reading.
@@ -213,6 +223,34 @@ impl Machine {
         first_of_term.max(self.last_zxid + 1)
     }
 
+    /// Rules that the next transactions are decided by.
+    fn begin_rules(&mut self, rules: Option<Rules>) {
+        if rules.is_some() && self.last_zxid == 0 {
+            self.raise_version(version::SECOND);
+        }
+        self.stamped_rules = rules;
+    }
+
+    /// Rules of the entry that is applied: those that it carries, or [`LegacyRules`] where it has none.
+    fn rules(&self) -> Rules {
+        let file = self.tree.options().rules;
+        let rules = self.stamped_rules.unwrap_or_else(|| LegacyRules::new(file).at(self.version));
+        let of = |is_local: bool| if is_local { file } else { rules };
+        Rules {
+            extended_types: of(mutant!("local-extended-types")).extended_types,
+            enforce_quota: of(mutant!("local-quotas")).enforce_quota,
+            skip_acl: of(mutant!("local-skip-acl")).skip_acl,
+            digest_auth: of(mutant!("local-digest-scheme")).digest_auth,
+        }
+    }
+
+    /// Rules of the leader, as the last entry carried them. `None`: no entry was applied yet, or it was one of the
+    /// first version.
+    #[must_use]
+    pub fn stamped_rules(&self) -> Option<Rules> {
+        self.stamped_rules
+    }
+
     /// Moves both clocks: the one that ctime and mtime come from, and the steady one, by which the reaper
     /// goes. Called once per entry.
     pub(in crate::replica) fn begin_entry(&mut self, time: &EntryTime) {
@@ -256,7 +294,7 @@ impl Machine {
             steady_ms: self.steady_ms,
             session: txn.session,
             ids: &txn.ids,
-            rules: self.tree.options().rules,
+            rules: self.rules(),
         };
         match &txn.op {
             TxnOp::Client { op, body } => {
@@ -408,6 +446,9 @@ pub(in crate::replica) fn open_entry(
         return Err(format!("{}: the term does not fit into the ids of sessions", at()));
     }
     let batch = Batch::decode(&entry.data).map_err(|bad| format!("{}: {bad}", at()))?;
+    if batch.rules.is_some() && machine.known_version < version::SECOND {
+        return Err(format!("{}: an entry of version {} of the ensemble", at(), version::SECOND));
+    }
     for txn in &batch.txns {
         if let TxnOp::Upgrade { version, release } = &txn.op
             && *version > machine.known_version
@@ -419,6 +460,7 @@ pub(in crate::replica) fn open_entry(
     }
     if !batch.txns.is_empty() {
         machine.begin_entry(&batch.time);
+        machine.begin_rules(batch.rules);
     }
     Ok(batch.txns)
 }
@@ -438,7 +480,7 @@ mod tests {
         let mut machine = Machine::fresh(Options::default());
         let before = machine.digest();
         let time = EntryTime { wall_ms: 1_700_000_000_000, ..EntryTime::default() };
-        let data = members_mark(&time, version::FIRST).into();
+        let data = members_mark(&time, Rules::DEFAULT, version::FIRST).into();
         let entry = Entry { term: 3, index: 7, kind: EntryKind::Normal, data };
         assert_eq!(open_entry(&mut machine, &entry).unwrap(), []);
         assert_eq!((machine.digest(), machine.last_time_ms()), (before, 0));

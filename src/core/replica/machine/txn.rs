@@ -18,15 +18,19 @@ use crate::proto::connect::{PASSWORD_BYTES, Password};
 use crate::proto::{Malformed, Reader, Text, Writer};
 use crate::replica::bounds::STEADY_MS_MAX;
 use crate::replica::request::ConnId;
+use crate::tree::Rules;
 use crate::tree::acl::Identity;
 use crate::zookeeper;
 
-/// Version of the entry format.
-pub const TXN_FORMAT: u8 = 2;
-/// The last one that this program reads. With the feature `next-release`, one that differs in its number alone.
-const TXN_FORMAT_NEWEST: u8 = if cfg!(feature = "next-release") { 3 } else { TXN_FORMAT };
-/// The one before, without a steady clock: it is read, and not written any more.
+/// Format of the entries of an ensemble of the first version: without rules.
+const TXN_FORMAT_FIRST: u8 = 2;
+/// The last one that this program reads, with the leader's rules: the format of the second version.
+const TXN_FORMAT_NEWEST: u8 = 3;
+/// The oldest one, without a steady clock: it is read, and not written any more.
 const TXN_FORMAT_WALL_ONLY: u8 = 1;
+
+/// Flag of a header: a majority agrees with the wall clock.
+const FLAG_AGREED: u8 = 1;
 
 /// A batch is closed when it holds this many bytes; one transaction may exceed it.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
@@ -205,7 +209,7 @@ pub struct BatchBuilder {
     ids: Identities,
 }
 
-/// Version, wall clock, whether a majority agrees, steady clock; and the number of transactions.
+/// Format, wall clock, flags, steady clock; and the number of transactions.
 const HEADER_BYTES: usize = TIME_BYTES + 4;
 const TIME_BYTES: usize = 1 + 8 + 1 + 8;
 /// Room that a batch begins with.
@@ -300,7 +304,7 @@ impl BatchBuilder {
     #[must_use]
     pub fn take(&mut self) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.bytes);
-        bytes[0] = TXN_FORMAT;
+        bytes[0] = TXN_FORMAT_FIRST;
         bytes[TIME_BYTES..HEADER_BYTES].copy_from_slice(&self.count.to_be_bytes());
         self.count = 0;
         bytes
@@ -310,9 +314,9 @@ impl BatchBuilder {
 /// The payload of an entry without a transaction: the leader's word that it has applied every change of
 /// the voters in front of it. A server that has the entry was told of the commit of these with it.
 #[must_use]
-pub fn members_mark(time: &EntryTime, version: u8) -> Vec<u8> {
+pub fn members_mark(time: &EntryTime, rules: Rules, version: u8) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
-    stamp(&mut bytes, time, version);
+    stamp(&mut bytes, time, rules, version);
     bytes
 }
 
@@ -323,12 +327,16 @@ pub fn is_members_mark(payload: &[u8]) -> bool {
     payload.len() == HEADER_BYTES && payload[TIME_BYTES..] == [0; 4]
 }
 
-/// Gives a batch that [`is_current`] the time of the leader that proposes it, and the format of the version of its
-/// ensemble.
-pub fn stamp(batch: &mut [u8], time: &EntryTime, version: u8) {
-    batch[0] = if version > version::FIRST { TXN_FORMAT_NEWEST } else { TXN_FORMAT };
+/// Gives a batch that [`is_current`] the time and the rules of the leader that proposes it, and the format of the
+/// version of its ensemble. The first version's has no place for rules.
+pub fn stamp(batch: &mut [u8], time: &EntryTime, rules: Rules, version: u8) {
+    let (format, rules) = match version {
+        ..version::SECOND => (TXN_FORMAT_FIRST, 0),
+        _ => (TXN_FORMAT_NEWEST, flags_of(rules)),
+    };
+    batch[0] = format;
     batch[1..9].copy_from_slice(&time.wall_ms.to_be_bytes());
-    batch[9] = u8::from(time.is_agreed);
+    batch[9] = if time.is_agreed { rules | FLAG_AGREED } else { rules };
     batch[10..TIME_BYTES].copy_from_slice(&time.steady_ms.unwrap_or(0).to_be_bytes());
 }
 
@@ -342,7 +350,26 @@ pub fn stamped_ms(batch: &[u8]) -> Option<i64> {
 /// Whether a batch is of the format that [`stamp`] knows.
 #[must_use]
 pub fn is_current(batch: &[u8]) -> bool {
-    batch.first().is_some_and(|format| (TXN_FORMAT..=TXN_FORMAT_NEWEST).contains(format))
+    batch.first().is_some_and(|format| (TXN_FORMAT_FIRST..=TXN_FORMAT_NEWEST).contains(format))
+}
+
+/// The flag of each rule in a header.
+fn flags_of(rules: Rules) -> u8 {
+    let Rules { extended_types, enforce_quota, skip_acl, digest_auth } = rules;
+    let flags = [(extended_types, 2), (enforce_quota, 4), (skip_acl, 8), (digest_auth, 16)];
+    flags.into_iter().filter(|(holds, _)| *holds).fold(0, |flags, (_, flag)| flags | flag)
+}
+
+/// What [`flags_of`] was made of. `None`: there is a flag that means nothing.
+fn rules_of(flags: u8) -> Option<Rules> {
+    let holds = |flag| flags & flag != 0;
+    let rules = Rules {
+        extended_types: holds(2),
+        enforce_quota: holds(4),
+        skip_acl: holds(8),
+        digest_auth: holds(16),
+    };
+    (flags_of(rules) == flags).then_some(rules)
 }
 
 /// A decoded batch.
@@ -350,6 +377,8 @@ pub fn is_current(batch: &[u8]) -> bool {
 pub struct Batch {
     /// When it was proposed.
     pub time: EntryTime,
+    /// The rules of the leader that proposed it; `None` in entries of the first version.
+    pub rules: Option<Rules>,
     /// In the order in which they take effect.
     pub txns: Vec<Txn>,
 }
@@ -361,14 +390,14 @@ impl Batch {
     /// When the payload is none, or from a newer version.
     pub fn decode(data: &Bytes) -> Result<Self, BadEntry> {
         let Some(&version) = data.first() else {
-            return Ok(Self { time: EntryTime::default(), txns: Vec::new() });
+            return Ok(Self { time: EntryTime::default(), rules: None, txns: Vec::new() });
         };
         let mut reader = Reader::new(data.slice(1..));
-        let time = match version {
+        let (time, rules) = match version {
             TXN_FORMAT_WALL_ONLY => {
-                EntryTime { wall_ms: reader.long("wall_ms")?, ..EntryTime::default() }
+                (EntryTime { wall_ms: reader.long("wall_ms")?, ..EntryTime::default() }, None)
             }
-            TXN_FORMAT..=TXN_FORMAT_NEWEST => EntryTime::decode(&mut reader)?,
+            TXN_FORMAT_FIRST | TXN_FORMAT_NEWEST => decode_header(&mut reader, version)?,
             _ => return Err(BadEntry::Version(version)),
         };
         // Shorter than any transaction: kind, origin, session, cxid, identities.
@@ -382,24 +411,25 @@ impl Batch {
         if reader.remaining() > 0 {
             return Err(Malformed::new("batch", "has trailing bytes").into());
         }
-        Ok(Self { time, txns })
+        Ok(Self { time, rules, txns })
     }
 }
 
-impl EntryTime {
-    fn decode(reader: &mut Reader) -> Result<Self, Malformed> {
-        let wall_ms = reader.long("wall_ms")?;
-        let is_agreed = match reader.byte("is_agreed")? {
-            0 => false,
-            1 => true,
-            _ => return Err(Malformed::new("is_agreed", "is neither 0 nor 1")),
-        };
-        let steady_ms = reader.long("steady_ms")?;
-        if !(0..=STEADY_MS_MAX).contains(&steady_ms) {
-            return Err(Malformed::new("steady_ms", "is out of range"));
-        }
-        Ok(Self { wall_ms, is_agreed, steady_ms: Some(steady_ms) })
+/// Decodes the rest of a header of one of the formats that are written.
+fn decode_header(reader: &mut Reader, format: u8) -> Result<(EntryTime, Option<Rules>), Malformed> {
+    let wall_ms = reader.long("wall_ms")?;
+    let flags = reader.byte("flags")?;
+    let (is_agreed, others) = (flags & FLAG_AGREED != 0, flags & !FLAG_AGREED);
+    let rules = match format {
+        TXN_FORMAT_FIRST if others == 0 => None,
+        TXN_FORMAT_FIRST => return Err(Malformed::new("is_agreed", "is neither 0 nor 1")),
+        _ => Some(rules_of(others).ok_or(Malformed::new("flags", "are unknown"))?),
+    };
+    let steady_ms = reader.long("steady_ms")?;
+    if !(0..=STEADY_MS_MAX).contains(&steady_ms) {
+        return Err(Malformed::new("steady_ms", "is out of range"));
     }
+    Ok((EntryTime { wall_ms, is_agreed, steady_ms: Some(steady_ms) }, rules))
 }
 
 impl Txn {
@@ -497,7 +527,7 @@ mod tests {
             builder.push(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);
         }
         let mut bytes = builder.take();
-        stamp(&mut bytes, &TIME, version::FIRST);
+        stamp(&mut bytes, &TIME, Rules::DEFAULT, version::FIRST);
         (txns, bytes)
     }
 
@@ -506,7 +536,20 @@ mod tests {
     #[test]
     fn a_batch_decodes_to_what_was_encoded() {
         let (txns, bytes) = sample();
-        assert_eq!(Batch::decode(&Bytes::from(bytes)), Ok(Batch { time: TIME, txns }));
+        assert_eq!(Batch::decode(&Bytes::from(bytes)), Ok(Batch { time: TIME, rules: None, txns }));
+    }
+
+    #[test]
+    fn from_the_second_version_on_a_batch_carries_each_rule_of_its_leader() {
+        let (txns, mut bytes) = sample();
+        for flags in (0..32).step_by(2) {
+            let rules = rules_of(flags).unwrap();
+            stamp(&mut bytes, &TIME, rules, version::SECOND);
+            let batch = Batch { time: TIME, rules: Some(rules), txns: txns.clone() };
+            assert_eq!(Batch::decode(&Bytes::copy_from_slice(&bytes)), Ok(batch));
+        }
+        bytes[9] |= 32;
+        assert!(Batch::decode(&Bytes::from(bytes)).is_err(), "a rule that no release knows");
     }
 
     #[test]
@@ -526,7 +569,7 @@ mod tests {
         let old = [&[1][..], &bytes[1..9], &bytes[TIME_BYTES..]].concat();
         let time = EntryTime { wall_ms: 1234, is_agreed: false, steady_ms: None };
         assert!(!is_current(&old) && is_current(&bytes));
-        assert_eq!(Batch::decode(&Bytes::from(old)), Ok(Batch { time, txns }));
+        assert_eq!(Batch::decode(&Bytes::from(old)), Ok(Batch { time, rules: None, txns }));
     }
 
     #[test]

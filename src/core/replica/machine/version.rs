@@ -6,20 +6,42 @@
 //! stops in front of that entry, and says which release it takes. *Never* is the version of the protocol between two
 //! servers: they agree on that when they connect.
 
-#[cfg(all(feature = "next-release", not(debug_assertions)))]
-compile_error!("the feature next-release is for tests alone: no release has it");
-
 use std::fmt;
 
-/// The one that ensembles begin with, and that data without a version has.
+use crate::tree::Rules;
+
+/// The version of the ensembles of 0.1.0-rc.1, and of data without a version.
 pub const FIRST: u8 = 1;
 
-/// The last one that this program knows. It writes the formats of any that it knows.
-pub const NEWEST: u8 = if cfg!(feature = "next-release") { 2 } else { 1 };
+/// The version from which on entries carry the rules that decide them: see [`LegacyRules`].
+pub const SECOND: u8 = 2;
+
+/// The last one that this program knows, and the one that new ensembles begin with. It writes the formats of any that
+/// it knows.
+pub const NEWEST: u8 = SECOND;
 
 /// The release that stands for this program in what is to be read by earlier ones.
-pub const RELEASE: &str =
-    if cfg!(feature = "next-release") { "0.2.0-test" } else { env!("CARGO_PKG_VERSION") };
+pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
+
+/// Rules that decide the entries which carry none. It is the only place where a setting of one server reaches what is
+/// replicated: 0.1.0-rc.1 decided such entries by the file of each server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LegacyRules {
+    /// Rules of this server's file.
+    file: Rules,
+}
+
+impl LegacyRules {
+    pub(super) fn new(file: Rules) -> Self {
+        Self { file }
+    }
+
+    /// Rules of an entry without rules, in an ensemble of this version. After the upgrade there is such an entry only
+    /// where a leader did not know yet that it was finished: ZooKeeper's defaults then decide it, on every server.
+    pub(super) fn at(self, version: u8) -> Rules {
+        if version < SECOND { self.file } else { Rules::DEFAULT }
+    }
+}
 
 /// That an ensemble is at a version that this program does not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,8 +75,6 @@ mod tests {
     use crate::replica::machine::txn::{BatchBuilder, EntryTime, Origin, TxnOp, stamp};
     use crate::tree::Options;
 
-    const SECOND: u8 = FIRST + 1;
-
     fn machine(known: u8) -> Machine {
         Machine::fresh(Options::default()).knowing(known)
     }
@@ -65,7 +85,7 @@ mod tests {
         builder.push(Origin::default(), 0, 0, &[], &op);
         let mut data = builder.take();
         let time = EntryTime { wall_ms: 1, is_agreed: true, steady_ms: Some(1) };
-        stamp(&mut data, &time, FIRST);
+        stamp(&mut data, &time, Rules::DEFAULT, FIRST);
         Entry { term: 1, index, kind: EntryKind::Normal, data: Bytes::from(data) }
     }
 

@@ -3,6 +3,7 @@
 //! *Owns* the messages between replicas, the meaning of a raft id, and their codec. *Invariant*: decoding is
 //! total and canonical. *Never* knows what a message leads to: it imports no other room.
 
+mod digest_codec;
 mod numbers;
 pub mod peer;
 pub mod peer_codec;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use raft::eraftpb::{Message, MessageType};
 
 use crate::config::ServerSpec;
+use crate::replica::comparison::{DigestReport, Window};
 
 /// What Raft says to itself on other servers.
 pub use raft::eraftpb::{Message as RaftMessage, MessageType as RaftMessageType};
@@ -70,6 +71,18 @@ pub enum PeerMessage {
         /// The last report that it has got.
         heard: Option<Stamp>,
     },
+    /// The receiver is to report the digests of these entries: to all servers if the sender leads, else to the sender.
+    Compare {
+        /// The term in which the sender is.
+        term: u64,
+        /// The entries.
+        window: Window,
+    },
+    /// Digests of the sender.
+    Digests {
+        /// The report.
+        report: DigestReport,
+    },
     /// Sessions that the sender has heard from, for the leader: all that it does not know to be confirmed,
     /// except for those that are in the reports that this one goes on from.
     Touch {
@@ -87,6 +100,14 @@ pub enum PeerMessage {
         /// Ids of sessions.
         sessions: Vec<i64>,
     },
+}
+
+impl PeerMessage {
+    /// Whether it is about digests, of which servers of 0.1.0-rc.1 know nothing.
+    #[must_use]
+    pub fn compares(&self) -> bool {
+        matches!(self, Self::Compare { .. } | Self::Digests { .. })
+    }
 }
 
 /// The newest promises of one server.

@@ -11,6 +11,8 @@
 //! ping     term | time | steady clock | stamp of the last report: process, number
 //! ask      question, 8 bytes
 //! recall   question | promise: nothing, or term | index | term of the entry | vote
+//! compare  term | index before the window | last index
+//! digests  definition u8 | index before the window | last index | its term | digest, 16 bytes | sum, 16 bytes
 //! touch    term | time | wall clock | stamp | number of the report before | session ids, 8 bytes each
 //! ```
 
@@ -19,7 +21,7 @@ use raft::eraftpb::Entry;
 
 use super::numbers::{ENTRY_BYTES_MIN, bytes, number, put_number, raft_id, term};
 use super::peer::{PeerMessage, Promise, Stamp};
-use super::raft_codec;
+use super::{digest_codec, raft_codec};
 use crate::proto::{Malformed, Reader, Writer};
 use crate::replica::bounds::STEADY_MS_MAX;
 
@@ -39,6 +41,8 @@ const KIND_RETURN: u8 = 4;
 const KIND_PING: u8 = 5;
 const KIND_ASK: u8 = 6;
 const KIND_RECALL: u8 = 7;
+const KIND_COMPARE: u8 = 8;
+const KIND_DIGESTS: u8 = 9;
 
 /// A report of no session: version, kind, term, two times, stamp and the report before.
 const TOUCH_BYTES_MIN: usize = 2 + 8 + 8 + 8 + 16 + 8;
@@ -82,6 +86,15 @@ impl PeerMessage {
                 out.put_long(*steady_ms);
                 put_stamp(heard.unwrap_or_default(), out);
             }
+            Self::Compare { term, window } => {
+                out.push(KIND_COMPARE);
+                put_number(*term, out);
+                digest_codec::put_window(*window, out);
+            }
+            Self::Digests { report } => {
+                out.push(KIND_DIGESTS);
+                digest_codec::encode(report, out);
+            }
             Self::Touch { term, at_us, wall_ms, stamp, base, sessions } => {
                 out.push(KIND_TOUCH);
                 put_number(*term, out);
@@ -115,6 +128,11 @@ impl PeerMessage {
             KIND_PING => ping(&mut reader)?,
             KIND_ASK => Self::Ask { question: reader.long("question")?.cast_unsigned() },
             KIND_RECALL => recall(&mut reader)?,
+            KIND_COMPARE => {
+                let term = term(&mut reader)?;
+                Self::Compare { term, window: digest_codec::window(&mut reader)? }
+            }
+            KIND_DIGESTS => Self::Digests { report: digest_codec::decode(&mut reader)? },
             KIND_TOUCH => return touch(&mut reader),
             _ => return Err(Malformed::new("kind", "is not known")),
         };
@@ -135,6 +153,7 @@ impl PeerMessage {
             }
             Self::Forward { batch, .. } | Self::Return { batch, .. } => 16 + batch.len(),
             Self::Ping { .. } | Self::Ask { .. } | Self::Recall { .. } => TOUCH_BYTES_MIN,
+            Self::Compare { .. } | Self::Digests { .. } => digest_codec::BYTES,
             Self::Touch { sessions, .. } => TOUCH_BYTES_MIN + 8 * sessions.len(),
         }
     }
@@ -193,6 +212,7 @@ mod tests {
 
     use super::*;
     use crate::replica::bounds::{INDEX_MAX, RAFT_ID_MAX, TERM_MAX};
+    use crate::replica::comparison::{DigestReport, Value, Window};
     use crate::replica::messages::raft_codec::{TYPES, numbers};
     use crate::rng::Rng;
 
@@ -279,8 +299,22 @@ mod tests {
             Stamp { process: self.0.next() | 1, number: self.number() }
         }
 
+        fn window(&mut self) -> Window {
+            let (one, other) = (self.number(), self.number());
+            Window { from: one.min(other), to: one.max(other) }
+        }
+
         fn message(&mut self) -> PeerMessage {
-            match self.below(10) {
+            match self.below(12) {
+                11 => PeerMessage::Compare { term: self.term(), window: self.window() },
+                10 => {
+                    let definition = self.below(256) as u8;
+                    let (window, term) = (self.window(), self.term());
+                    let (digest, sum) = (u128::from(self.0.next()) << 64, self.0.next().into());
+                    let value = Value { digest, sum };
+                    let report = DigestReport { definition, window, term, value };
+                    PeerMessage::Digests { report }
+                }
                 9 => PeerMessage::Ask { question: self.0.next() },
                 8 => {
                     let promise = Promise {

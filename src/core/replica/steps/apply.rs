@@ -32,6 +32,7 @@ impl Replica {
             EntryKind::Normal => self.apply_batch(entry)?,
         }
         self.state.applied((entry.index, entry.term));
+        self.record_digest();
         self.ensemble.applied(entry.index);
         Ok(())
     }
@@ -59,7 +60,16 @@ impl Replica {
                 let Origin { conn, sequence, .. } = txn.origin;
                 self.clients.about_to_apply(self.state.machine(), conn, sequence);
             }
-            let applied = self.state.machine_mut().apply(entry.term, txn);
+            let applied = match txn.op {
+                TxnOp::Client { op, .. }
+                    if op == OpCode::SetData as i32 && mutant!("applies-wrongly") =>
+                {
+                    let code = ErrorCode::NoNode as i32;
+                    let wrong = Txn { op: TxnOp::Refuse { op, code }, ..txn.clone() };
+                    self.state.machine_mut().apply(entry.term, &wrong)
+                }
+                _ => self.state.machine_mut().apply(entry.term, txn),
+            };
             if let TxnOp::Client { op, body } = &txn.op {
                 self.clients.namespaces.note_write(*op, body);
             }

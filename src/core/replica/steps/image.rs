@@ -41,6 +41,7 @@ impl Replica {
     /// There is none.
     pub(in crate::replica) fn install(&mut self, at: (u64, u64)) -> Result<(), String> {
         let mark = self.state.install(at)?;
+        self.record_anew();
         if !mutant!("image-keeps-clients") {
             self.stop_serving();
         }

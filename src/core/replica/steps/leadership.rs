@@ -10,8 +10,7 @@
 
 use crate::config::Role;
 use crate::proto::Text;
-use crate::replica::machine::TxnOp;
-use crate::replica::machine::{members, version};
+use crate::replica::machine::{BatchBuilder, Origin, TxnOp, members, version};
 use crate::replica::messages::server_of;
 use crate::replica::request::ConnId;
 use crate::replica::{Replica, Report};
@@ -49,6 +48,7 @@ impl Replica {
             (true, _) => self.begin_to_lead(term),
             (false, Some(_)) => {
                 self.leadership.end();
+                self.clients.check_acls_early(false);
                 self.clocks.end_to_lead();
                 self.ensemble.forget_reconfig();
                 self.sessions.end_to_lead();
@@ -85,6 +85,8 @@ impl Replica {
     fn begin_to_lead(&mut self, term: u64) {
         let now_us = self.clocks.now_us();
         self.leadership.begin(term, now_us);
+        self.clients.check_acls_early(self.setup.eager_acl_check);
+        self.comparison.begin_to_lead();
         self.clocks.begin_to_lead(self.state.machine().steady_ms());
         self.ensemble.forget_reconfig();
         self.sessions.reaper().begin(now_us, self.setup.container_check_interval_ms);
@@ -122,14 +124,24 @@ impl Replica {
         self.forwarding.push_chore(0, &TxnOp::Found { members, opens_term: true });
     }
 
-    /// All servers are said to know this version of the ensemble: as the leader, proposes it.
+    /// All servers are said to know this version of the ensemble: as the leader, proposes it. Nothing follows it before
+    /// it is applied: then the leader writes the formats of the new version.
     pub(in crate::replica) fn finish_upgrade(&mut self, version: u8) {
         let machine = self.state.machine();
         let leads = self.leadership.leads() == Some(self.consensus.term());
         let is_later = version > machine.version() && version <= machine.known_version();
-        if leads && is_later {
-            let release = Text::from(version::RELEASE);
-            self.forwarding.push_chore(0, &TxnOp::Upgrade { version, release });
+        let is_later = is_later && self.differing().is_empty();
+        if !leads || !is_later {
+            return;
+        }
+        let mut batch = BatchBuilder::default();
+        let op = TxnOp::Upgrade { version, release: Text::from(version::RELEASE) };
+        batch.push(Origin::default(), 0, 0, &[], &op);
+        let mut payload = batch.take();
+        self.stamp(&mut payload);
+        // Where it is not taken, the operator sees that nothing came of it.
+        if self.consensus.propose(payload).is_ok() {
+            self.leadership.upgrades_at(self.consensus.last_index());
         }
     }
 
@@ -148,7 +160,7 @@ impl Replica {
         let lacks_members =
             self.setup.ensemble.is_some() && self.state.machine().members_text().is_empty();
         let may_not = lacks_members || !self.state.machine().may_serve();
-        if self.leadership.awaits_disk() || !self.is_serving() && may_not {
+        if self.is_diverged() || self.leadership.awaits_disk() || !self.is_serving() && may_not {
             self.leadership.drop_barrier();
             return;
         }

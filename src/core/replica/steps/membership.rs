@@ -10,6 +10,7 @@ use crate::proto::request::Request;
 use crate::proto::{ErrorCode, OpCode};
 use crate::replica::Replica;
 use crate::replica::consensus::{PeerProgress, Step};
+use crate::replica::durable::Membership;
 use crate::replica::machine::members::{self, Asked, Members};
 use crate::replica::machine::{Batch, BatchBuilder, TxnOp, members_mark};
 use crate::replica::messages::{Member, raft_id, server_of};
@@ -77,7 +78,8 @@ impl Replica {
     }
 
     fn propose_mark(&mut self) -> bool {
-        let mark = members_mark(&self.entry_time(), self.state.machine().version());
+        let (rules, version) = (self.rules(), self.state.machine().written_version());
+        let mark = members_mark(&self.entry_time(), rules, version);
         self.consensus.propose(mark).is_ok()
     }
 
@@ -118,6 +120,8 @@ impl Replica {
     /// A step towards the members was applied.
     pub(in crate::replica) fn voters_changed(&mut self) {
         self.ensemble.voters_changed();
+        let Membership { voters, learners } = self.consensus.membership();
+        self.comparison.retain(|id| voters.contains(&id) || learners.contains(&id));
         if mutant!("removal-without-mark") && self.voters_are_members() {
             self.clients.members_settled();
         }
@@ -225,6 +229,9 @@ impl Replica {
         version: i64,
         is_open: bool,
     ) -> Option<ErrorCode> {
+        if !self.setup.reconfig_enabled {
+            return Some(ErrorCode::ReconfigDisabled);
+        }
         let tree = self.state.machine().tree();
         if tree.config_refuses(tree.asks_here(ids)) {
             return None;

@@ -12,7 +12,7 @@ use crate::proto::Text;
 use crate::replica::Replica;
 use crate::replica::inspect::{MIGRATION_UNKNOWN, Report};
 use crate::replica::machine::{
-    ADDRESSES_MAX, Applied, MigrateOp, Migration, Phase, TxnOp, cutover_epoch, is_moved, txn,
+    ADDRESSES_MAX, Applied, MigrateOp, Migration, Phase, TxnOp, cutover_epoch, is_moved,
 };
 use crate::replica::migration::{LinkInput, MigrateOrder, Stage};
 use crate::zookeeper::txn::kind;
@@ -275,8 +275,7 @@ impl Replica {
     pub(in crate::replica) fn propose_followed(&mut self) -> bool {
         while let Some(mut batch) = self.following.next_batch() {
             let bytes = batch.len();
-            let version = self.state.machine().version();
-            txn::stamp(&mut batch, &self.entry_time(), version);
+            self.stamp(&mut batch);
             if let Err(batch) = self.consensus.propose(batch) {
                 self.following.give_back(batch);
                 return false;

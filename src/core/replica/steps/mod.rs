@@ -7,6 +7,7 @@
 mod apply;
 mod chores;
 mod clocks;
+mod compare;
 mod connect;
 mod cutover;
 mod hung_disk;

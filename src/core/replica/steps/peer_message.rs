@@ -53,6 +53,8 @@ impl Replica {
                 self.pinged(from, Ping { term, at_us, heard }, steady_ms);
                 true
             }
+            PeerMessage::Compare { term, window } => self.asked_to_compare(from, term, window),
+            PeerMessage::Digests { report } => self.digests(from, report),
             PeerMessage::Touch { term, at_us, wall_ms, stamp, base, sessions } => {
                 self.touched(from, (term, at_us), wall_ms, (stamp, base), &sessions)
             }
@@ -95,7 +97,7 @@ impl Replica {
         self.stop_if_refused();
     }
 
-    fn stop_if_refused(&mut self) {
+    pub(super) fn stop_if_refused(&mut self) {
         if self.consensus.refusal().is_some() {
             self.stop_serving();
         }

@@ -10,6 +10,7 @@ use crate::replica::Replica;
 use crate::replica::clients::WriteBatch;
 use crate::replica::machine::{Decider, txn};
 use crate::replica::messages::PeerMessage;
+use crate::tree::Rules;
 
 impl Replica {
     /// This server leads no longer: who gave it something that it has not proposed may give that to the
@@ -45,7 +46,11 @@ impl Replica {
 
     /// Whether a leader's proposals go to the log at once.
     fn may_propose(&self) -> bool {
-        self.consensus.takes_proposals() && !self.awaits_clocks()
+        let awaits_upgrade = self.leadership.awaits_upgrade(self.state.at().0);
+        self.consensus.takes_proposals()
+            && !self.awaits_clocks()
+            && !awaits_upgrade
+            && !self.is_diverged()
     }
 
     /// Gives all that waits to who decides it: to the log, or to ZooKeeper.
@@ -82,8 +87,7 @@ impl Replica {
             (write_batch.payload, asks_reconfig) =
                 self.screen(std::mem::take(&mut write_batch.payload));
         }
-        let version = self.state.machine().version();
-        txn::stamp(&mut write_batch.payload, &self.entry_time(), version);
+        self.stamp(&mut write_batch.payload);
         let size = write_batch.payload.len() as u64;
         if let Err(payload) = self.consensus.propose(std::mem::take(&mut write_batch.payload)) {
             write_batch.payload = payload;
@@ -97,6 +101,17 @@ impl Replica {
         }
         self.forwarding.given(term, self.consensus.id(), write_batch.origins());
         true
+    }
+
+    /// Gives a batch this leader's clocks and rules.
+    pub(in crate::replica) fn stamp(&mut self, payload: &mut [u8]) {
+        let time = self.entry_time();
+        txn::stamp(payload, &time, self.rules(), self.state.machine().written_version());
+    }
+
+    /// Rules that this server stamps into entries where it leads: those of its file.
+    pub(in crate::replica) fn rules(&self) -> Rules {
+        self.state.machine().tree().options().rules
     }
 
     /// Answers what waits for a read index that is confirmed and applied.

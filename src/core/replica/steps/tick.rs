@@ -19,12 +19,14 @@ impl Replica {
         for _ in 0..ticks {
             beats |= self.consensus.tick();
         }
+        self.look_for_difference();
         self.mind_silence(ticks);
         self.mind_disk();
         self.follow_hint();
         if ticks == 0 {
             return;
         }
+        self.scrub();
         self.mind_migration();
         // What was asked for may have been lost on the way.
         self.reads.ask_again();
@@ -39,6 +41,7 @@ impl Replica {
             // In one packet with the heartbeats: no server is woken up twice.
             if beats {
                 self.ping_others();
+                self.compare_others();
             }
             self.sessions.give_up_silent(self.state.machine().sessions());
             self.reap();

@@ -11,6 +11,7 @@ mod persistence;
 mod quota;
 mod reading;
 mod reaping;
+mod scrub;
 mod shape;
 
 use bytes::Bytes;

@@ -8,6 +8,9 @@ use super::*;
 use crate::rng::Rng;
 use crate::testing_model::{self as model, Model};
 
+/// Rules of [`Fixture::new`].
+const RULES: Rules = Rules { extended_types: true, ..Rules::DEFAULT };
+
 /// The model, and who writes to it.
 struct Naive {
     model: Model,
@@ -20,7 +23,7 @@ struct Naive {
 impl Naive {
     fn new() -> Self {
         let (ids, events) = (Vec::new(), Vec::new());
-        Self { model: Model::new(true), zxid: 0, session: 0, ids, events }
+        Self { model: Model::new(), zxid: 0, session: 0, ids, events }
     }
 
     /// The identities as the model has them.
@@ -36,7 +39,8 @@ impl Naive {
     ) -> Result<T, ErrorCode> {
         let (time_ms, ids) = (self.zxid * 1000, self.ids());
         let (zxid, session, steady_ms) = (self.zxid, self.session, time_ms);
-        let txn = model::Txn { zxid, time_ms, steady_ms, session, ids: &ids };
+        let rules = RULES;
+        let txn = model::Txn { zxid, time_ms, steady_ms, session, ids: &ids, rules };
         let outcome = write(&mut self.model, &txn, &mut self.events);
         outcome.map_err(|code| ErrorCode::from_wire(code).expect("an error's code"))
     }
@@ -234,7 +238,7 @@ fn compare_everything(naive: &Naive, f: &Fixture) {
         let mut names: Vec<&str> = children.names().collect();
         names.sort_unstable();
         assert_eq!(names, Vec::from_iter(&znode.children));
-        let may = model::acl::allowed(&znode.acl, &naive.ids(), model::acl::READ);
+        let may = model::acl::allowed(&znode.acl, &naive.ids(), model::acl::READ, RULES);
         let readable = may.map(|()| stat).map_err(|_| ErrorCode::NoAuth);
         assert_eq!(f.tree.exists(ids, path), readable);
     }

@@ -96,6 +96,7 @@ impl Host {
             container_check_interval_ms: 1 << 40,
             audit: true,
             reconfig_enabled: true,
+            compares: false,
             ensemble: Some(lines.iter().map(|id| line(*id)).collect()),
             ..Setup::default()
         };

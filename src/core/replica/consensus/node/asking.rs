@@ -5,7 +5,7 @@
 
 use super::Consensus;
 use crate::replica::bounds::TERM_STEP_MAX;
-use crate::replica::consensus::promises::{ASKING_US, Asking, Held, Refusal};
+use crate::replica::consensus::promises::{ASKING_US, Asking, Held, Refusal, RefusalKind};
 use crate::replica::messages::{PeerMessage, Promise, server_of};
 
 impl Consensus {
@@ -29,6 +29,11 @@ impl Consensus {
     /// Why this server must not take part.
     pub(in crate::replica) fn refusal(&self) -> Option<&Refusal> {
         self.rollback.refusal()
+    }
+
+    /// This server must not take part.
+    pub(in crate::replica) fn refuse(&mut self, refusal: Refusal) {
+        self.rollback.refuse_with(refusal);
     }
 
     /// Time has passed.
@@ -96,7 +101,7 @@ impl Consensus {
                 server_of(peer)
             );
             // It is theirs that may be wrong.
-            self.rollback.refuse(&reason, false);
+            self.rollback.refuse(&reason, RefusalKind::FarAhead);
         }
     }
 }
