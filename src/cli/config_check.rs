@@ -89,7 +89,8 @@ fn json(config: &Config) -> Value {
         .iter()
         .map(|(key, why)| json!({ "key": key, "why": why.to_string() }))
         .collect();
+    let leaders: Vec<&str> = config.leaders_keys().iter().map(|key| key.name).collect();
     json!({
-        "values": values, "servers": servers, "myid": config.server_id, "mistakes": mistakes, "warnings": warnings,
+        "leader_only": leaders, "values": values, "servers": servers, "myid": config.server_id, "mistakes": mistakes, "warnings": warnings,
     })
 }

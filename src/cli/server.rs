@@ -272,6 +272,9 @@ fn list_keys(config: &Config) {
     for (key, why) in &config.warnings {
         tracing::warn!("{key}: {why}");
     }
+    if let Some(words) = config.leaders_words() {
+        tracing::info!("{words}");
+    }
     if !config.ignored.is_empty() {
         let keys: Vec<&str> = config.ignored.iter().map(|(key, _)| key.as_str()).collect();
         tracing::info!("keys without effect here: {}", keys.join(", "));

@@ -166,6 +166,23 @@ fn the_description_shows_values_and_where_they_come_from() {
     }
 }
 
+#[test]
+fn keys_that_only_count_on_the_leader_are_named_where_an_ensemble_sets_them() {
+    let three = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n";
+    let words = |lines: &str| {
+        let mut draft = Draft::from_text("zoo.cfg", &format!("{LEAST}{lines}"));
+        draft.set_server_id("1", "--myid");
+        draft.resolve().unwrap().leaders_words()
+    };
+    let set = "enforceQuota=true\nskipACL=yes\nenableEagerACLCheck=false\ntickTime=2000\n";
+    assert_eq!(words(set), None, "a single server");
+    assert_eq!(words(three), None, "nothing is set");
+    assert_eq!(
+        words(&format!("{three}{set}")).unwrap(),
+        "count only on the server that leads, so set them alike on all servers: enforceQuota, skipACL (for writes)"
+    );
+}
+
 // --- the three servers of conf/ensemble
 
 #[test]

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::Config;
 use super::accepted::{ACCEPTED, REFUSED, WARNED};
 use super::draft::effective_keys;
-use super::key::Key;
+use super::key::{Counts, Key};
 use super::protection::Protected;
 use super::table::SECTIONS;
 
@@ -42,6 +42,9 @@ impl Config {
         for Protected { port, speaks, who } in &ports {
             line(format!("who gets in: {port:first$}  {speaks:second$}  {who}"));
         }
+        if let Some(words) = self.leaders_words() {
+            line(words);
+        }
         for mistake in &self.mistakes {
             line(format!("probably a mistake: {mistake}"));
         }
@@ -57,6 +60,31 @@ impl Config {
     #[must_use]
     pub fn values(&self) -> Vec<(String, String)> {
         effective_keys().map(|key| (key.name.to_string(), (key.show)(self))).collect()
+    }
+
+    /// Keys of which, in an ensemble, the value of the server that leads counts, and that are set to something else
+    /// than the default here. None for a single server.
+    #[must_use]
+    pub fn leaders_keys(&self) -> Vec<&'static Key> {
+        let is_set = |key: &&Key| self.origin(key.name).is_some() && (key.show)(self) != key.default;
+        let keys = effective_keys().filter(|key| key.leaders().is_some()).filter(is_set);
+        keys.filter(|_| self.is_ensemble()).collect()
+    }
+
+    /// [`Config::leaders_keys`] in one line, and what to do.
+    #[must_use]
+    pub fn leaders_words(&self) -> Option<String> {
+        let name = |key: &Key| match key.counts {
+            Counts::Own | Counts::Leaders("") => key.name.to_string(),
+            Counts::Leaders(part) => format!("{} (for {part})", key.name),
+        };
+        let names: Vec<String> = self.leaders_keys().into_iter().map(name).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "count only on the server that leads, so set them alike on all servers: {}",
+                names.join(", ")
+            )
+        })
     }
 
     /// What a file, flags or a program gave, one `key=value` a line; defaults are left out.
@@ -102,7 +130,9 @@ impl Config {
                 let limits = key.limits();
                 let default = if key.default.is_empty() { "none" } else { key.default };
                 let _ = write!(text, "\n{}", wrapped(key.doc));
-                let _ = writeln!(text, "# Value: {limits}. Default: {default}.");
+                let whose = key.leaders().map(|whose| format!(" In an ensemble: the {whose}."));
+                let whose = whose.unwrap_or_default();
+                let _ = writeln!(text, "# Value: {limits}. Default: {default}.{whose}");
                 match key.sample {
                     Some(value) => {
                         let _ = writeln!(text, "{}={value}", key.name);
@@ -123,6 +153,8 @@ fn effective_row(text: &mut String, key: &Key) {
         "" => "-".to_string(),
         value => format!("`{value}`"),
     };
+    let lenient = if key.stand_in.is_some() { "; lenient" } else { "" };
+    let whose = key.leaders().map(|whose| format!("; {whose}")).unwrap_or_default();
     let without_file = key.default_without_file.unwrap_or(key.default);
     let _ = writeln!(
         text,
@@ -130,7 +162,7 @@ fn effective_row(text: &mut String, key: &Key) {
         key.name,
         code(key.default),
         code(without_file),
-        cell(&format!("{}{}", key.limits(), if key.stand_in.is_some() { "; lenient" } else { "" })),
+        cell(&format!("{}{lenient}{whose}", key.limits())),
         cell(key.doc)
     );
 }
@@ -184,6 +216,12 @@ stands below or in [COMPATIBILITY.md](COMPATIBILITY.md#configuration). So:
 * A value that ZooKeeper would not read, of a key that it takes for a system property (marked *lenient*),
   is warned of: the nearest value, or the default, or `false` is in force, as the warning says. The keys
   of ZooKeeper's own parser are checked as strictly as it does, and so are flags.
+* Of a key that is marked *leader's*, the value of the server that leads counts in an ensemble, for the clients
+  of all servers: each log entry carries the rules of the leader that proposed it. Where the mark says for what,
+  each server goes by its own value for the rest. Any server may lead next, so set these keys alike on all of
+  them: `lockkeeper config check` and the start name those that are set, and a server whose values are not the
+  leader's logs both. (An ensemble of 0.1.0-rc.1 whose upgrade is not finished still decides writes by the file
+  of each server: [UPGRADING.md](UPGRADING.md).)
 * Some keys are read from zoo.cfg here that ZooKeeper reads from its JVM's flags only:
   `jute.maxbuffer`, `readonlymode.enabled`, `znode.container.*`.
 

@@ -35,9 +35,11 @@ pub(super) static KEYS: [Key; 8] = [
         "false",
         |c| c.reconfig_enabled.to_string(),
         "Allow the operation `reconfig` and `lockkeeper member`, and write the server lines to \
-         dynamicConfigFile when they change. A single server answers `unimplemented`.",
+         dynamicConfigFile when they change. In an ensemble the leader allows the operation or refuses it, \
+         whichever server is asked; each server writes its own file. A single server answers `unimplemented`.",
     )
-    .switch(|c, on| c.reconfig_enabled = on),
+    .switch(|c, on| c.reconfig_enabled = on)
+    .on_leader("the operation"),
     Key::effective(
         "readonlymode.enabled",
         "false",
@@ -70,10 +72,11 @@ pub(super) static KEYS: [Key; 8] = [
         "0",
         |c| c.session_expiry_grace_ms.to_string(),
         "How much longer than its timeout a session lives that is not heard from, ms. A client that \
-         measures its own timeout has then given up its locks before another client gets them. The \
-         leader's value counts. Closing a session is not delayed.",
+         measures its own timeout has then given up its locks before another client gets them. \
+         Closing a session is not delayed.",
     )
-    .number(0, SESSION_EXPIRY_GRACE_MS_MAX, |c, n| c.session_expiry_grace_ms = u32_of(n)),
+    .number(0, SESSION_EXPIRY_GRACE_MS_MAX, |c, n| c.session_expiry_grace_ms = u32_of(n))
+    .on_leader(""),
     Key::effective(
         "lockkeeper.computedSessionPasswords",
         "false",

@@ -36,6 +36,17 @@ pub struct Key {
     /// What a value stands for that cannot be read, where ZooKeeper starts all the same: it takes these keys
     /// for system properties of the JVM. `None` for those that ZooKeeper's parser checks, as it does.
     pub stand_in: Option<&'static str>,
+    /// In an ensemble, whose value counts.
+    pub counts: Counts,
+}
+
+/// Servers of an ensemble whose value of a key counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// Each server's own, for itself.
+    Own,
+    /// The leader's, for all of them. The text says for what, where it is not for everything that the key decides.
+    Leaders(&'static str),
 }
 
 /// What a value must look like. Setters get it checked.
@@ -91,8 +102,8 @@ impl Key {
     ) -> Key {
         let form = Form::Text { limits: "", set: |_, _| Ok(()) };
         let effect = Effect::Effective;
-        let (default_without_file, sample, stand_in) = (None, None, None);
-        Key { name, form, effect, doc, default, default_without_file, sample, show, stand_in }
+        let (default_without_file, sample, stand_in, counts) = (None, None, None, Counts::Own);
+        Key { name, form, effect, doc, default, default_without_file, sample, show, stand_in, counts }
     }
 
     pub(super) const fn without_effect(
@@ -101,9 +112,10 @@ impl Key {
         form: Form,
         doc: &'static str,
     ) -> Key {
-        let (default_without_file, sample, stand_in) = (None, None, None);
+        let (default_without_file, sample, stand_in, counts) = (None, None, None, Counts::Own);
         let show = |_: &Config| String::new();
-        Key { name, form, effect, doc, default: "", default_without_file, sample, show, stand_in }
+        let default = "";
+        Key { name, form, effect, doc, default, default_without_file, sample, show, stand_in, counts }
     }
 
     pub(super) const fn number(mut self, min: i64, max: i64, set: fn(&mut Config, i64)) -> Key {
@@ -134,6 +146,12 @@ impl Key {
     /// what the setter has made of it before it said what is wrong.
     pub(super) const fn or_else(mut self, stand_in: &'static str) -> Key {
         self.stand_in = Some(stand_in);
+        self
+    }
+
+    /// Only the leader acts on it: for everything that the key decides, or for what the text says.
+    pub(super) const fn on_leader(mut self, part: &'static str) -> Key {
+        self.counts = Counts::Leaders(part);
         self
     }
 
@@ -214,6 +232,15 @@ impl Key {
             Form::Switch { set: _ } => "true or false".to_string(),
             Form::YesNo { set: _ } => "yes or no".to_string(),
             Form::Text { limits, set: _ } => limits.to_string(),
+        }
+    }
+
+    /// Whose value counts in an ensemble, for people: `leader's for writes`. `None`: each server's own.
+    pub(super) fn leaders(&self) -> Option<String> {
+        match self.counts {
+            Counts::Own => None,
+            Counts::Leaders("") => Some("leader's".to_string()),
+            Counts::Leaders(part) => Some(format!("leader's for {part}")),
         }
     }
 

@@ -58,7 +58,7 @@ pub use address::HostPort;
 pub use address::bracketed;
 pub use draft::{CONFIG_ERRORS_MAX, CONFIG_TEXT_BYTES_MAX, Draft};
 pub use error::{ConfigError, Origin};
-pub use key::{Effect, Form, VALUE_BYTES_MAX};
+pub use key::{Counts, Effect, Form, Key, VALUE_BYTES_MAX};
 pub use listener_tls::{ClientAuthKey, ListenerTls, Secret, StoreConfig, StoreType};
 pub use membership::Membership;
 pub use membership::{dynamic_text, static_text};

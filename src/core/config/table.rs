@@ -314,7 +314,8 @@ static TREE: [Key; 5] = [
         "Allow TTL znodes.",
     )
     .switch(|c, on| c.extended_types_enabled = on)
-    .or_else("false"),
+    .or_else("false")
+    .on_leader(""),
     Key::effective(
         "enforceQuota",
         "false",
@@ -322,7 +323,8 @@ static TREE: [Key; 5] = [
         "Refuse writes beyond a hard quota. With false quotas are only counted.",
     )
     .switch(|c, on| c.enforce_quota = on)
-    .or_else("false"),
+    .or_else("false")
+    .on_leader(""),
     Key::effective(
         "znode.container.checkIntervalMs",
         "60000",
@@ -330,7 +332,8 @@ static TREE: [Key; 5] = [
         "How often empty containers and outlived TTL znodes are looked for, ms.",
     )
     .number(1, INT_MAX, |c, n| c.containers.check_interval_ms = u32_of(n))
-    .or_else("60000"),
+    .or_else("60000")
+    .on_leader(""),
     Key::effective(
         "znode.container.maxPerMinute",
         "10000",
@@ -338,7 +341,8 @@ static TREE: [Key; 5] = [
         "Most containers and TTL znodes deleted in a minute.",
     )
     .number(1, INT_MAX, |c, n| c.containers.max_per_minute = u32_of(n))
-    .or_else("10000"),
+    .or_else("10000")
+    .on_leader(""),
     Key::effective(
         "znode.container.maxNeverUsedIntervalMs",
         "0",
@@ -346,7 +350,8 @@ static TREE: [Key; 5] = [
         "A container that never had a child is deleted after this time, ms. 0: never.",
     )
     .number(0, INT_MAX, |c, n| c.containers.max_never_used_interval_ms = u32_of(n))
-    .or_else("0"),
+    .or_else("0")
+    .on_leader(""),
 ];
 
 static ACCESS: [Key; 5] = [
@@ -354,10 +359,12 @@ static ACCESS: [Key; 5] = [
         "DigestAuthenticationProvider.enabled",
         "true",
         |c| c.digest_auth_enabled.to_string(),
-        "Offer the `digest` scheme.",
+        "Offer the `digest` scheme: whether a client can prove such an identity, its own server says; whether lists \
+         may name it and what they then allow, the server that judges the request.",
     )
     .switch(|c, on| c.digest_auth_enabled = on)
-    .or_else("false"),
+    .or_else("false")
+    .on_leader("writes and lists"),
     Key::effective(
         "DigestAuthenticationProvider.superDigest",
         "",
@@ -386,18 +393,22 @@ static ACCESS: [Key; 5] = [
         "skipACL",
         "no",
         |c| yes_no(c.skip_acl),
-        "Check no ACL at all: every client may do everything.",
+        "Check no ACL at all: every client may do everything. With it on one server that does not lead, the \
+         clients of that server read everything, and write what the leader lets them.",
     )
     .yes_no(|c, on| c.skip_acl = on)
-    .or_else("no"),
+    .or_else("no")
+    .on_leader("writes"),
     Key::effective(
         "enableEagerACLCheck",
         "false",
         |c| c.eager_acl_check.to_string(),
-        "Check a write's ACL before it is proposed, too, so that refused ones cost no log entry.",
+        "Check a write's ACL before it is proposed, too, so that refused ones cost no log entry. The server that \
+         leads checks, for the clients of all servers.",
     )
     .switch(|c, on| c.eager_acl_check = on)
-    .or_else("false"),
+    .or_else("false")
+    .on_leader(""),
 ];
 
 const AUTO: &str = "auto";
