@@ -115,6 +115,7 @@ mod tests {
                     "max_session_timeout",
                     "server_id",
                     "client_port_listen_backlog",
+                    "rules",
                 ],
             ),
             ("cons", &["connections", "secure_connections"]),

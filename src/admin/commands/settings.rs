@@ -2,6 +2,7 @@
 //!
 //! Reproduces `ConfCommand` and ZooKeeper's `Environment`, without what only a JVM has.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -14,12 +15,13 @@ use crate::admin::text::put;
 use crate::admin::version::full_version;
 use crate::admin::{Counters, Facts};
 use crate::replica::inspect::Mode;
+use crate::tree::Rules;
 
 /// `conf`: in an ensemble, the text has the membership, too.
 pub(super) async fn configuration(asked: &Asked<'_>) -> Option<Shown> {
     let facts = asked.source.facts();
     if let By::Request(_) = asked.by {
-        return Some(Shown::Data(configuration_json(facts)));
+        return Some(Shown::Data(configuration_json(facts, asked.status.leader_rules)));
     }
     let mut text = conf(facts, &asked.source.counters());
     if asked.status.mode != Mode::Standalone {
@@ -58,7 +60,7 @@ fn conf(facts: &Facts, counters: &Counters) -> String {
     )
 }
 
-fn configuration_json(facts: &Facts) -> Value {
+fn configuration_json(facts: &Facts, leaders: Option<Rules>) -> Value {
     json!({
         "client_port": port(facts.client_address.get()),
         "data_dir": path(facts.data_dir.as_deref()),
@@ -69,7 +71,21 @@ fn configuration_json(facts: &Facts) -> Value {
         "max_session_timeout": facts.session_timeout_ms_max,
         "server_id": facts.server_id,
         "client_port_listen_backlog": facts.listen_backlog,
+        "rules": rules(facts, leaders),
     })
+}
+
+/// Settings by which requests are judged: this server's own, and the leader's, by which writes are. The leader's are
+/// null where no entry carried any.
+fn rules(facts: &Facts, leaders: Option<Rules>) -> Value {
+    let own = |key: &str| {
+        let value = facts.properties.iter().find(|(name, _)| name == key);
+        json!(value.map(|(_, value)| value))
+    };
+    let leaders: BTreeMap<_, _> = leaders.iter().flat_map(|rules| rules.settings()).collect();
+    let keys = Rules::DEFAULT.settings().into_iter().map(|(key, _)| key);
+    keys.map(|key| (key.to_owned(), json!({ "own": own(key), "leader": leaders.get(key) })))
+        .collect()
 }
 
 /// The port, -1 where there is none.

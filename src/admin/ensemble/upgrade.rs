@@ -2,7 +2,7 @@
 //!
 //! *Owns* the judgement whether all servers are ready, and its words. *Is given* what the leader knows: who is linked,
 //! and which protocol is spoken with each. *Invariants*: nothing is proposed unless every member is linked with the
-//! leader and runs a release that knows the new version; done is said only when this server has applied it. *Never*
+//! leader, runs a release that knows the new version, and is not known to have another state than the majority; done is said only when this server has applied it. *Never*
 //! raises anything by itself: until an operator asks, every server can go back to the release before.
 
 use std::time::Duration;
@@ -55,7 +55,8 @@ async fn finish(source: &dyn Source) -> Result<Value, (StatusCode, String)> {
     if before >= NEWEST {
         return Ok(answer(before));
     }
-    let unready = unready(&standings, |server| source.knows_version(server, NEWEST));
+    let mut unready = unready(&standings, |server| source.knows_version(server, NEWEST));
+    unready.extend(source.status().differing.iter().map(|server| differs(*server)));
     if !unready.is_empty() {
         return Err((StatusCode::CONFLICT, unready.join("\n")));
     }
@@ -93,6 +94,15 @@ fn unready(standings: &Standings, knows: impl Fn(u8) -> bool) -> Vec<String> {
     standings.peers.iter().filter_map(|peer| reason(peer.server, peer.is_connected)).collect()
 }
 
+/// Why it cannot, while the state of a server differs: the new version would end that server.
+fn differs(server: u8) -> String {
+    format!(
+        "the state of server {server} is not that of the majority, and it would end at once: make the files of all \
+         servers equal (keys that count only on the leader: docs/CONFIGURATION.md), stop it, start it with --rejoin, \
+         and ask again"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +133,19 @@ mod tests {
         let reasons = unready(&leads(&[(2, true), (3, true)]), |server| server == 3);
         assert_eq!(reasons.len(), 1, "{reasons:?}");
         assert!(reasons[0].starts_with("server 2 runs an earlier release"), "{reasons:?}");
+    }
+
+    #[tokio::test]
+    async fn a_server_whose_state_differs_must_fetch_that_of_the_majority_first() {
+        let mut fake = Fake::leader();
+        fake.status.ensemble_version = NEWEST - 1;
+        fake.status.differing = vec![3];
+        let (status, words) = finish(&fake).await.unwrap_err();
+        assert_eq!(status, StatusCode::CONFLICT);
+        assert!(words.contains("the state of server 3 is not that of the majority"), "{words}");
+        assert!(words.contains("--rejoin"), "{words}");
+        let asked = fake.asked.lock().unwrap().clone();
+        assert!(!asked.iter().any(|asked| asked.starts_with("finish")), "{asked:?}");
     }
 
     #[tokio::test]

@@ -68,6 +68,21 @@ const ALERTS: &[Alert] = &[
         "A server is linked with the leader and does not keep up: look at its disk and its log",
     ),
     alert(
+        "LockkeeperStateDiffers",
+        "max(lockkeeper_states_differing) > 0",
+        "0m",
+        "critical",
+        "The state of a server is not that of the majority: /readyz and the servers' logs name it. Stop it, and start \
+         it with --rejoin",
+    ),
+    alert(
+        "LockkeeperMemoryChanged",
+        "increase(lockkeeper_scrub_mismatches[1h]) > 0",
+        "0m",
+        "critical",
+        "Memory of a server has changed under its znodes: test the memory of its machine",
+    ),
+    alert(
         "LockkeeperLeaderChanges",
         "increase(lockkeeper_leader_changes[10m]) > 3",
         "0m",
@@ -319,6 +334,8 @@ const ROWS: &[Row] = &[
             "diff_count",
             "snap_count",
             "pending_syncs",
+            "lockkeeper_states_",
+            "scrub",
         ]
         .iter()
         .any(|part| name.contains(part))

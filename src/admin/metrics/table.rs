@@ -259,6 +259,15 @@ Counter "lockkeeper_peer_messages_dropped"
 Counter "lockkeeper_requests_forwarded" "Requests handed on to the leader" if member |r| r.status.forwarded;
 Gauge "lockkeeper_ensemble_version"
     "Version of the ensemble: which formats its servers write (docs/UPGRADING.md)" |r| r.status.ensemble_version;
+Counter "lockkeeper_states_compared"
+    "Comparisons with the other servers in which this server's state was that of a majority" if member
+    |r| r.status.comparisons_agreed;
+Gauge "lockkeeper_states_differing" "Servers whose state is not that of a majority, as this server knows" if member
+    |r| r.status.differing.len() as u64;
+Counter "lockkeeper_scrub_passes" "Times that the digest of all znodes was computed again from memory"
+    |r| r.status.scrubs;
+Counter "lockkeeper_scrub_mismatches" "Times that it was another one than the kept one: memory has changed"
+    |r| r.status.scrubs_different;
 Gauge "lockkeeper_applied_index" "Last log index applied" |r| r.status.applied;
 Gauge "lockkeeper_persisted_index" "Last log index on this server's disk" |r| r.status.persisted;
 Gauge "lockkeeper_disk_waits_ms"

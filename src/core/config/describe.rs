@@ -66,7 +66,8 @@ impl Config {
     /// than the default here. None for a single server.
     #[must_use]
     pub fn leaders_keys(&self) -> Vec<&'static Key> {
-        let is_set = |key: &&Key| self.origin(key.name).is_some() && (key.show)(self) != key.default;
+        let is_set =
+            |key: &&Key| self.origin(key.name).is_some() && (key.show)(self) != key.default;
         let keys = effective_keys().filter(|key| key.leaders().is_some()).filter(is_set);
         keys.filter(|_| self.is_ensemble()).collect()
     }

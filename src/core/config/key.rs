@@ -103,7 +103,18 @@ impl Key {
         let form = Form::Text { limits: "", set: |_, _| Ok(()) };
         let effect = Effect::Effective;
         let (default_without_file, sample, stand_in, counts) = (None, None, None, Counts::Own);
-        Key { name, form, effect, doc, default, default_without_file, sample, show, stand_in, counts }
+        Key {
+            name,
+            form,
+            effect,
+            doc,
+            default,
+            default_without_file,
+            sample,
+            show,
+            stand_in,
+            counts,
+        }
     }
 
     pub(super) const fn without_effect(
@@ -115,7 +126,18 @@ impl Key {
         let (default_without_file, sample, stand_in, counts) = (None, None, None, Counts::Own);
         let show = |_: &Config| String::new();
         let default = "";
-        Key { name, form, effect, doc, default, default_without_file, sample, show, stand_in, counts }
+        Key {
+            name,
+            form,
+            effect,
+            doc,
+            default,
+            default_without_file,
+            sample,
+            show,
+            stand_in,
+            counts,
+        }
     }
 
     pub(super) const fn number(mut self, min: i64, max: i64, set: fn(&mut Config, i64)) -> Key {

@@ -36,6 +36,21 @@ impl Rules {
         Self { extended_types: false, enforce_quota: false, skip_acl: false, digest_auth: true };
 }
 
+impl Rules {
+    /// Keys of the configuration that give the rules, and their values as a file has them.
+    #[must_use]
+    pub fn settings(self) -> [(&'static str, &'static str); 4] {
+        let Self { extended_types, enforce_quota, skip_acl, digest_auth } = self;
+        let switch = |is_on| if is_on { "true" } else { "false" };
+        [
+            ("extendedTypesEnabled", switch(extended_types)),
+            ("enforceQuota", switch(enforce_quota)),
+            ("skipACL", if skip_acl { "yes" } else { "no" }),
+            ("DigestAuthenticationProvider.enabled", switch(digest_auth)),
+        ]
+    }
+}
+
 impl Default for Rules {
     fn default() -> Self {
         Self::DEFAULT

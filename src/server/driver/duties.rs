@@ -130,13 +130,17 @@ impl Driver {
         self.state.was_serving = status.serving;
     }
 
-    /// Writes what the log tells of the clocks, this server's role, and clients without a session.
+    /// Writes what the log tells of the clocks, rules and states of other servers, this server's role, and clients
+    /// without a session.
     pub(super) fn write_log_lines(&mut self, status: &Status) {
         let state = &mut self.state;
         state.clock_alarm.look(status);
         let now = Instant::now();
         let members = self.replica.machine().members_text();
         self.role_log.look(status, members, self.connections.figures(), now);
+        state.rules_log.look(status, self.replica.machine().tree().options().rules);
+        let differs = state.differing_log.look(status, self.role_log.server());
+        self.published.conditions.set(Cause::Differs, differs);
         state.away_log.turned_away(&std::mem::take(&mut state.turned_away), now);
         state.away_log.look(status, self.sharing.is_storm(now), now);
     }

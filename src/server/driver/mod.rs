@@ -39,7 +39,7 @@ use crate::server::disk::{CheckpointSchedule, Checkpoints, DiskAlarm, LogWriter}
 use crate::server::error::ServerError;
 use crate::server::gssapi::Gssapi;
 use crate::server::limits::DRIVER_BATCH_MAX;
-use crate::server::log_lines::{AwayLog, RoleLog};
+use crate::server::log_lines::{AwayLog, DifferingLog, RoleLog, RulesLog};
 use crate::server::mailbox::{LinkEvent, Message, Queue};
 use crate::server::metrics::{Cause, Published, TurnMeasures};
 use crate::server::peer::Links;
@@ -89,6 +89,8 @@ pub(super) struct State {
     measures: TurnMeasures,
     clock_alarm: ClockAlarm,
     away_log: AwayLog,
+    rules_log: RulesLog,
+    differing_log: DifferingLog,
     /// Clients that got no session in this turn.
     turned_away: Vec<TurnedAway>,
     /// Whether a checkpoint is to be completed as soon as that can be, because somebody waits for one.

@@ -65,6 +65,11 @@ impl RoleLog {
         }
     }
 
+    /// Id of this server.
+    pub(in crate::server) fn server(&self) -> u8 {
+        self.server
+    }
+
     /// An image is sent to a server.
     pub(in crate::server) fn image_sent(&mut self, server: u8) {
         if let Some(peer) = self.peers.get_mut(&server) {

@@ -18,6 +18,8 @@ pub(in crate::server) enum Cause {
     Majority,
     /// Its data is older than what it once promised, or not what the others have.
     Refused,
+    /// Its state is not that of the majority, and it goes on.
+    Differs,
     /// It cannot listen where the other servers are to find it.
     PeerPort,
     /// It cannot listen where clients are to find it.
