@@ -403,8 +403,8 @@ static ACCESS: [Key; 5] = [
         "enableEagerACLCheck",
         "false",
         |c| c.eager_acl_check.to_string(),
-        "Check a write's ACL before it is proposed, too, so that refused ones cost no log entry. The server that \
-         leads checks, for the clients of all servers.",
+        "Check a write's ACL before it is proposed, too, so that refused ones cost no log entry. Only the server \
+         that leads does so, for the clients that are connected to it: another one may know older lists.",
     )
     .switch(|c, on| c.eager_acl_check = on)
     .or_else("false")
