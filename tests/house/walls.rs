@@ -73,6 +73,76 @@ fn functions_and_files_are_short() {
     assert_eq!(long(&measured()), [], "too long");
 }
 
+/// Places where the deciding code may name what one server is configured with. The machine is given a state anew with
+/// the options of the old one; a read is judged by this server's rules; identities are proved at the server of the
+/// connection; a seed and ZooKeeper's digest change no outcome. `rules` of the machine is `LegacyRules`.
+const SETTINGS_READ: [(&str, &str); 13] = [
+    ("src/core/replica/machine/migration/mod.rs", "let options = self.tree.options().clone();"),
+    (
+        "src/core/replica/machine/migration/mod.rs",
+        "self.replace(Tree::fresh(self.tree.options().clone()), Sessions::default());",
+    ),
+    ("src/core/replica/machine/state.rs", "let file = self.tree.options().rules;"),
+    (
+        "src/core/replica/machine/state/records.rs",
+        "let fresh = Self::fresh(self.tree.options().clone());",
+    ),
+    (
+        "src/core/replica/machine/state/records.rs",
+        "self.tree = Tree::empty(self.tree.options().clone());",
+    ),
+    ("src/core/tree/acl.rs", "if !options.rules.digest_auth {"),
+    ("src/core/tree/acl.rs", "if options.super_digest.as_deref() == Some(identity.id.as_str()) {"),
+    ("src/core/tree/foreign.rs", "let fresh = Self::fresh(self.options.clone());"),
+    ("src/core/tree/mod.rs", "&self.options"),
+    ("src/core/tree/mod.rs", "legacy_digest: options.legacy_digest.then_some(0),"),
+    ("src/core/tree/mod.rs", "self.node_count() == Self::fresh(self.options.clone()).node_count()"),
+    ("src/core/tree/mod.rs", "table: PathTable::new(options.hash_seed),"),
+    ("src/core/tree/read.rs", "Asker { ids, rules: self.options.rules }"),
+];
+
+/// What else of the configuration it may name: the form of the lines that are the members' text.
+const CONFIGURATION_NAMED: [(&str, &str); 2] = [
+    (
+        "src/core/replica/machine/members.rs",
+        "let is_possible = |id: &u8| *id <= crate::config::SERVER_ID_MAX;",
+    ),
+    ("src/core/replica/machine/members.rs", "use crate::config::{Role, ServerSpec};"),
+];
+
+/// Lines of the deciding code that have one of these words.
+fn deciding_lines<'a>(structure: &'a Structure, words: &[&str]) -> Vec<(&'a str, &'a str)> {
+    let decides = ["src/core/replica/machine/", "src/core/tree/"];
+    let sources = structure.sources.iter();
+    let sources = sources.filter(|source| decides.iter().any(|part| source.name.starts_with(part)));
+    let lines = sources
+        .flat_map(|source| source.code.lines().map(|line| (source.name.as_str(), line.trim())));
+    let mut found: Vec<_> =
+        lines.filter(|(_, line)| words.iter().any(|word| line.contains(word))).collect();
+    found.sort_unstable();
+    found
+}
+
+#[test]
+fn no_setting_of_one_server_decides_what_is_replicated() {
+    let structure = measured();
+    assert_eq!(deciding_lines(&structure, &["options.", ".options"]), SETTINGS_READ);
+    assert_eq!(deciding_lines(&structure, &["config::", "Setup", "Config "]), CONFIGURATION_NAMED);
+}
+
+#[test]
+fn a_planted_setting_is_found() {
+    let files = [
+        ("src/core/tree/mod.rs".to_owned(), "fn f(o: &Setup) {}\n// Setup, options.x\n".to_owned()),
+        ("src/core/replica/setup.rs".to_owned(), "pub struct Setup;".to_owned()),
+    ];
+    let structure = Structure::of(&files);
+    assert_eq!(
+        deciding_lines(&structure, &["Setup", "options."]),
+        [("src/core/tree/mod.rs", "fn f(o: &Setup) {}")]
+    );
+}
+
 /// For closing notes and reviews: it asserts nothing that is not asserted above.
 #[test]
 fn figures() {

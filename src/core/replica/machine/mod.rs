@@ -13,6 +13,8 @@ mod migration;
 mod migration_record;
 mod migration_step;
 mod sessions;
+#[cfg(test)]
+mod settings_tests;
 pub mod state;
 pub mod txn;
 pub mod version;
