@@ -1,13 +1,18 @@
 //! The audit log: one line of JSON per applied transaction, by which the server proves what it did.
 //!
-//! *Owns* the file. *Invariant*: the lines of a transaction are written to the file (not fsynced)
-//! before any answer that shows it is handed out. *Never* loses a line silently: a line that cannot
+//! *Owns* the file. *Invariants*: the lines of a transaction are written to the file (not fsynced)
+//! before any answer that shows it is handed out; a transaction that is applied again after a start has no second
+//! line; what a kill has left of a line is cut off. *Never* loses a line silently: a line that cannot
 //! be written ends the server.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 use crate::replica::AuditLine;
 
@@ -17,24 +22,47 @@ pub(in crate::server) struct Audit {
     path: PathBuf,
     file: File,
     text: String,
+    /// Lines at the end of the file as it was at the start: digest by zxid. Empty once later ones are written.
+    written: BTreeMap<i64, String>,
 }
 
+/// Most bytes that are read of the end of a file. Far fewer are of entries whose commit was not recorded before a kill:
+/// those alone are applied again with a line.
+const END_BYTES_MAX: u64 = 16 << 20;
+/// Beginning of every line that a server writes.
+const BEGINNING: &[u8] = b"{\"index\":";
+
 impl Audit {
-    /// Opens the file and appends to what is there.
+    /// Opens the file and appends to what is there. Lines that are there, or in the file that was the last one to be
+    /// moved away (`NAME.1`) if this one is empty, are not written again.
     ///
     /// # Errors
     /// Why it cannot be opened.
     pub(in crate::server) fn open(path: &Path) -> io::Result<Self> {
-        let file = File::options().append(true).create(true).open(path)?;
-        Ok(Self { path: path.to_path_buf(), file, text: String::new() })
+        let file = open_file(path)?;
+        let mut end = end_of(path)?;
+        let torn = end.split_off(whole_lines(&end));
+        if !torn.is_empty() && (torn.starts_with(BEGINNING) || BEGINNING.starts_with(&torn)) {
+            file.set_len(file.metadata()?.len() - torn.len() as u64)?;
+            let (path, bytes) = (path.display(), torn.len());
+            tracing::info!(%path, bytes, "a line of the audit log that a kill had cut off was removed");
+        }
+        if end.is_empty() {
+            let mut before = OsString::from(path);
+            before.push(".1");
+            // One that cannot be read is not this server's.
+            end = end_of(Path::new(&before)).unwrap_or_default();
+        }
+        let written = String::from_utf8_lossy(&end).lines().filter_map(identity).collect();
+        Ok(Self { path: path.to_path_buf(), file, text: String::new(), written })
     }
 
     /// Opens the file of this name again: what was there before may have another name by now. If it cannot be opened,
     /// that is logged, and the open one stays in use.
     pub(in crate::server) fn reopen(&mut self) {
         let path = self.path.display();
-        match Self::open(&self.path) {
-            Ok(Self { file, .. }) => {
+        match open_file(&self.path) {
+            Ok(file) => {
                 tracing::info!(%path, "the audit log was opened anew");
                 self.file = file;
             }
@@ -65,10 +93,55 @@ impl Audit {
         let mut clients = clients.iter().peekable();
         for line in lines {
             let client = clients.next_if(|(zxid, _)| *zxid == line.zxid);
+            if self.is_written(line) {
+                continue;
+            }
             append_line(&mut self.text, line, client.map(|(_, client)| client.as_str()));
         }
         self.file.write_all(self.text.as_bytes())
     }
+
+    /// Whether the file had this line at the start. One of another history, where zxids began anew, has another digest.
+    fn is_written(&mut self, line: &AuditLine) -> bool {
+        let Some((last, _)) = self.written.last_key_value() else { return false };
+        if line.zxid > *last {
+            self.written.clear();
+            return false;
+        }
+        self.written.get(&line.zxid).is_some_and(|digest| *digest == digest_text(line))
+    }
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    File::options().append(true).create(true).open(path)
+}
+
+/// The end of a file: at most [`END_BYTES_MAX`] of it. A pipe or a terminal has none.
+fn end_of(path: &Path) -> io::Result<Vec<u8>> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Ok(Vec::new());
+    }
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(metadata.len().saturating_sub(END_BYTES_MAX)))?;
+    let mut bytes = Vec::new();
+    file.take(END_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Length of the lines that are complete.
+fn whole_lines(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1)
+}
+
+/// zxid and digest of a line.
+fn identity(line: &str) -> Option<(i64, String)> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    Some((line["zxid"].as_i64()?, line["digest"].as_str()?.to_owned()))
+}
+
+fn digest_text(line: &AuditLine) -> String {
+    format!("{:032x}", line.digest)
 }
 
 /// Written by hand: this stands on the path of every write, and the only part of a line that needs
@@ -127,6 +200,75 @@ mod tests {
         audit.write(&[line()], &[]).unwrap();
         let lines = |path: &Path| std::fs::read_to_string(path).unwrap().lines().count();
         assert_eq!((lines(&moved), lines(&path)), (2, 1));
+    }
+
+    fn at(zxid: i64, digest: u128) -> AuditLine {
+        AuditLine { zxid, digest, ..line() }
+    }
+
+    fn zxids(path: &Path) -> Vec<i64> {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.lines().map(|line| identity(line).unwrap().0).collect()
+    }
+
+    #[test]
+    fn what_is_applied_again_after_a_kill_has_no_second_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let first = [at(1, 10), at(2, 20), at(3, 30)];
+        Audit::open(&path).unwrap().write(&first, &[(2, "[::1]:7".into())]).unwrap();
+        let mut audit = Audit::open(&path).unwrap();
+        audit.write(&[at(2, 20), at(3, 30), at(4, 40)], &[(4, "[::1]:9".into())]).unwrap();
+        audit.write(&[at(5, 50)], &[]).unwrap();
+        assert_eq!(zxids(&path), [1, 2, 3, 4, 5]);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.lines().nth(3).unwrap().contains("\"client\":\"[::1]:9\""), "{text}");
+    }
+
+    #[test]
+    fn lines_of_another_history_are_written_whatever_their_zxids_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        Audit::open(&path).unwrap().write(&[at(1, 10), at(2, 20)], &[]).unwrap();
+        Audit::open(&path).unwrap().write(&[at(1, 11), at(2, 21), at(3, 31)], &[]).unwrap();
+        assert_eq!(zxids(&path), [1, 2, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_line_that_a_kill_cut_off_is_removed_and_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        Audit::open(&path).unwrap().write(&[at(1, 10), at(2, 20)], &[]).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        let first = whole_lines(&whole[..whole.len() - 1]);
+        for length in [first + 1, first + 12, whole.len() - 1] {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            Audit::open(&path).unwrap().write(&[at(1, 10), at(2, 20)], &[]).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), whole, "{length}");
+        }
+    }
+
+    #[test]
+    fn lines_of_a_file_that_was_moved_away_before_the_kill_are_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, moved) = (dir.path().join("audit.log"), dir.path().join("audit.log.1"));
+        let mut audit = Audit::open(&path).unwrap();
+        audit.write(&[at(1, 10)], &[]).unwrap();
+        std::fs::rename(&path, &moved).unwrap();
+        audit.write(&[at(2, 20)], &[]).unwrap();
+        audit.reopen();
+        Audit::open(&path).unwrap().write(&[at(1, 10), at(2, 20), at(3, 30)], &[]).unwrap();
+        assert_eq!((zxids(&moved), zxids(&path)), (vec![1, 2], vec![3]));
+    }
+
+    #[test]
+    fn a_file_of_another_program_and_one_that_is_no_file_are_left_as_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        std::fs::write(&path, "something else").unwrap();
+        Audit::open(&path).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"something else");
+        assert!(Audit::open(Path::new("/dev/null")).unwrap().written.is_empty());
     }
 
     #[test]
