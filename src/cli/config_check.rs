@@ -91,6 +91,7 @@ fn json(config: &Config) -> Value {
         .collect();
     let leaders: Vec<&str> = config.leaders_keys().iter().map(|key| key.name).collect();
     json!({
-        "leader_only": leaders, "values": values, "servers": servers, "myid": config.server_id, "mistakes": mistakes, "warnings": warnings,
+        "leader_only": leaders, "values": values, "servers": servers, "myid": config.server_id,
+        "mistakes": mistakes, "warnings": warnings,
     })
 }

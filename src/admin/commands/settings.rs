@@ -14,8 +14,7 @@ use crate::admin::source::question;
 use crate::admin::text::put;
 use crate::admin::version::full_version;
 use crate::admin::{Counters, Facts};
-use crate::replica::inspect::Mode;
-use crate::tree::Rules;
+use crate::replica::inspect::{Mode, Rules};
 
 /// `conf`: in an ensemble, the text has the membership, too.
 pub(super) async fn configuration(asked: &Asked<'_>) -> Option<Shown> {

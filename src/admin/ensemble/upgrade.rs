@@ -2,8 +2,9 @@
 //!
 //! *Owns* the judgement whether all servers are ready, and its words. *Is given* what the leader knows: who is linked,
 //! and which protocol is spoken with each. *Invariants*: nothing is proposed unless every member is linked with the
-//! leader, runs a release that knows the new version, and is not known to have another state than the majority; done is said only when this server has applied it. *Never*
-//! raises anything by itself: until an operator asks, every server can go back to the release before.
+//! leader, runs a release that knows the new version, and is not known to have another state than the majority; done
+//! is said only when this server has applied it. *Never* raises anything by itself: until an operator asks, every
+//! server can go back to the release before.
 
 use std::time::Duration;
 

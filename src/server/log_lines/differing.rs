@@ -16,7 +16,8 @@ pub(in crate::server) struct DifferingLog {
 }
 
 impl DifferingLog {
-    /// A turn of the driver is over. `own`: this server's id. Gives the words for this server, if its own state differs.
+    /// A turn of the driver is over. `own`: this server's id. Gives the words for this server, if its own state
+    /// differs.
     pub(in crate::server) fn look(&mut self, status: &Status, own: u8) -> Option<String> {
         for words in self.news(status, own) {
             tracing::warn!("{words}");

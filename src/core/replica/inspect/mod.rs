@@ -21,6 +21,8 @@ pub use questions::{
 
 pub use znode::{ChildReport, ZnodeQuestion, ZnodeReport};
 
+pub use crate::tree::Rules;
+
 pub(in crate::replica) use departures::{Cause, LAST_FEW};
 pub(in crate::replica) use figures::Figures;
 pub(in crate::replica) use measures::Measurements;
