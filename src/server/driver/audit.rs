@@ -22,9 +22,13 @@ pub(in crate::server) struct Audit {
     path: PathBuf,
     file: File,
     text: String,
-    /// Lines at the end of the file as it was at the start: digest by zxid. Empty once later ones are written.
-    written: BTreeMap<i64, String>,
+    /// How many lines of each identity were at the end of the file at the start. Empty once later ones are written.
+    written: BTreeMap<Identity, u32>,
 }
+
+/// zxid, log index and digest of a line. Steps of a migration take no zxid of their own: several lines may have one
+/// identity.
+type Identity = (i64, u64, String);
 
 /// Most bytes that are read of the end of a file. Far fewer are of entries whose commit was not recorded before a kill:
 /// those alone are applied again with a line.
@@ -53,7 +57,10 @@ impl Audit {
             // One that cannot be read is not this server's.
             end = end_of(Path::new(&before)).unwrap_or_default();
         }
-        let written = String::from_utf8_lossy(&end).lines().filter_map(identity).collect();
+        let mut written = BTreeMap::new();
+        for identity in String::from_utf8_lossy(&end).lines().filter_map(identity) {
+            *written.entry(identity).or_default() += 1;
+        }
         Ok(Self { path: path.to_path_buf(), file, text: String::new(), written })
     }
 
@@ -103,12 +110,14 @@ impl Audit {
 
     /// Whether the file had this line at the start. One of another history, where zxids began anew, has another digest.
     fn is_written(&mut self, line: &AuditLine) -> bool {
-        let Some((last, _)) = self.written.last_key_value() else { return false };
+        let Some(((last, ..), _)) = self.written.last_key_value() else { return false };
         if line.zxid > *last {
             self.written.clear();
             return false;
         }
-        self.written.get(&line.zxid).is_some_and(|digest| *digest == digest_text(line))
+        let identity = (line.zxid, line.index, digest_text(line));
+        let left = self.written.get_mut(&identity).filter(|left| **left > 0);
+        left.map(|left| *left -= 1).is_some()
     }
 }
 
@@ -134,10 +143,10 @@ fn whole_lines(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1)
 }
 
-/// zxid and digest of a line.
-fn identity(line: &str) -> Option<(i64, String)> {
+fn identity(line: &str) -> Option<Identity> {
     let line: Value = serde_json::from_str(line).ok()?;
-    Some((line["zxid"].as_i64()?, line["digest"].as_str()?.to_owned()))
+    let digest = line["digest"].as_str()?.to_owned();
+    Some((line["zxid"].as_i64()?, line["index"].as_u64()?, digest))
 }
 
 fn digest_text(line: &AuditLine) -> String {
@@ -232,6 +241,15 @@ mod tests {
         Audit::open(&path).unwrap().write(&[at(1, 10), at(2, 20)], &[]).unwrap();
         Audit::open(&path).unwrap().write(&[at(1, 11), at(2, 21), at(3, 31)], &[]).unwrap();
         assert_eq!(zxids(&path), [1, 2, 1, 2, 3]);
+    }
+
+    #[test]
+    fn lines_of_one_identity_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        Audit::open(&path).unwrap().write(&[at(1, 10), at(2, 20), at(2, 20)], &[]).unwrap();
+        Audit::open(&path).unwrap().write(&[at(2, 20), at(2, 20), at(2, 20)], &[]).unwrap();
+        assert_eq!(zxids(&path), [1, 2, 2, 2]);
     }
 
     #[test]

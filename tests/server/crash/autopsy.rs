@@ -4,7 +4,7 @@
 //! the digest of the dead server's tree was at each zxid that anyone was told of. Recovery is run on
 //! a copy of the data, step by step, and must come to the same digest at the same zxid.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use lockkeeper::internals::replica::{Entry, Machine, Mark, RecordDigest, Restore};
@@ -13,33 +13,37 @@ use lockkeeper::internals::tree;
 
 /// What servers said of their state by zxid.
 #[derive(Debug, Default)]
-pub struct Digests(BTreeMap<i64, u128>);
+pub struct Digests {
+    known: BTreeMap<i64, u128>,
+    /// Transactions that have a line in the audit log.
+    told: BTreeSet<i64>,
+    /// Bytes of the lines that were read.
+    read: usize,
+}
 
 impl Digests {
-    /// Adds the lines of an audit log. Where it tells again what was told before, it must agree.
+    /// Adds the lines that the audit log has since it was read last. No transaction has two, however often a server was
+    /// killed and has applied it again.
     pub fn read(&mut self, audit: &Path) {
         let Ok(text) = std::fs::read_to_string(audit) else {
             // The server was killed before it opened the file.
             return;
         };
-        let mut lines: Vec<&str> = text.split('\n').collect();
-        // Cut off in the middle by a kill, or empty.
-        lines.pop();
-        let mut told: BTreeMap<i64, u128> = BTreeMap::new();
-        for line in lines {
+        // What is behind the last line was cut off by a kill: the next server removes it.
+        let end = text.rfind('\n').map_or(0, |last| last + 1);
+        for line in text[self.read..end].lines() {
             let line: serde_json::Value = serde_json::from_str(line).expect("a line is JSON");
             let zxid = line["zxid"].as_i64().expect("a zxid");
             let digest = line["digest"].as_str().expect("a digest");
-            told.insert(zxid, u128::from_str_radix(digest, 16).expect("hexadecimal"));
+            assert!(self.told.insert(zxid), "the audit log has two lines of zxid {zxid:#x}");
+            self.agree(zxid, u128::from_str_radix(digest, 16).expect("hexadecimal"));
         }
-        for (zxid, digest) in told {
-            self.agree(zxid, digest);
-        }
+        self.read = end;
     }
 
     /// Whether anything was said of `zxid`; it must have been the same.
     pub fn agree(&mut self, zxid: i64, digest: u128) -> bool {
-        match self.0.insert(zxid, digest) {
+        match self.known.insert(zxid, digest) {
             Some(before) => {
                 assert_eq!(before, digest, "two digests of the state at zxid {zxid:#x}");
                 true

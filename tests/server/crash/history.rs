@@ -121,8 +121,7 @@ impl History {
     /// Notes how a server has ended.
     pub fn died(&mut self, how: &str) {
         *self.tally.deaths.entry(how.to_string()).or_default() += 1;
-        let audit = self.layout.audit(self.generation);
-        self.digests.read(&audit);
+        self.digests.read(&self.layout.audit());
     }
 
     /// Starts a server that is not expected to live.

@@ -22,9 +22,9 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The file that the `generation`-th server writes its audit log to.
-    pub fn audit(&self, generation: u32) -> PathBuf {
-        self.outside.join(format!("audit-{generation}"))
+    /// The file that all of them write their audit log to.
+    pub fn audit(&self) -> PathBuf {
+        self.outside.join("audit")
     }
 
     /// What the `generation`-th server says on its standard error.
@@ -46,7 +46,7 @@ pub fn command(layout: &Layout, generation: u32, wrapper: &[String]) -> Command 
     let mut command = Command::new(&line[0]);
     command.args(&line[1..]).args(["server", "--port", "0", "--admin-addr", "off"]);
     command.arg("--data-dir").arg(&layout.data);
-    command.arg("--audit-log").arg(layout.audit(generation));
+    command.arg("--audit-log").arg(layout.audit());
     for setting in ["lockkeeper.imageLogBytes=1048576", "lockkeeper.checkpointMillis=20"] {
         command.args(["--set", setting]);
     }
