@@ -32,8 +32,8 @@ impl RulesLog {
             .collect();
         (!differing.is_empty()).then(|| {
             format!(
-                "the leader decides by other settings than this server's file has: {}. Only the leader's count, on \
-                 this server for reads its own: set them alike on all servers",
+                "the leader decides by other settings than this server's file has: {}. Writes are judged by the \
+                 leader's, reads of this server's clients by its own: set them alike on all servers",
                 differing.join(", ")
             )
         })
@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(log.news(&status, own), None, "the leader's rules are not known");
         status.leader_rules = Some(Rules { enforce_quota: true, ..own });
         let words = log.news(&status, own).unwrap();
-        assert!(words.contains("has: enforceQuota=true (here false). Only"), "{words}");
+        assert!(words.contains("has: enforceQuota=true (here false). Writes"), "{words}");
         assert_eq!(log.news(&status, own), None, "it was named");
         status.leader_rules = Some(own);
         assert_eq!(log.news(&status, own), None, "they are equal");
