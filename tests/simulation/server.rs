@@ -240,7 +240,7 @@ impl Server {
             ..tree::Options::default()
         };
         let mut machine = Machine::fresh(options).knowing(known_version);
-        machine.audit_replay();
+        machine.audit_replay(i64::MIN);
         let opened = storage::open(place(host), &storage_options(new, config), &mut machine)?;
         let audit = machine.take_replayed_audit();
         let setup = Setup {

@@ -15,7 +15,6 @@ use crate::storage::{
     self, Identity, Lock, Mending, OpenError, Opened, Options, Place, ReadState, Report,
     SEGMENT_BYTES, Seed, WatchedFs,
 };
-use crate::tree;
 
 /// What was found in the data directory.
 pub(in crate::server) struct Found {
@@ -196,7 +195,8 @@ impl From<StartError> for Refused {
     }
 }
 
-/// Opens the data directory, or makes it to be `new`. `ensemble`: there are other servers.
+/// Opens the data directory, or makes it to be `new`. `ensemble`: there are other servers. `machine`: a fresh one, that
+/// takes the state.
 ///
 /// # Errors
 /// It is refused: nothing in it was changed.
@@ -205,13 +205,12 @@ pub(in crate::server) fn open(
     files: &WatchedFs,
     new: &Identity,
     ensemble: bool,
-    options: tree::Options,
+    mut machine: Machine,
 ) -> Result<Found, Refused> {
     must_be_there(config)?;
     if !ensemble && peek(config)?.is_none() && !is_new(config)? {
         return Err(Refused::Start(lost(&config.data_dir)));
     }
-    let mut machine = Machine::fresh(options);
     let options = options_of_storage(config, new, ensemble);
     let opened =
         storage::open(place_on(config, files), &options, &mut machine).map_err(|error| {

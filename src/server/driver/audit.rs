@@ -2,7 +2,7 @@
 //!
 //! *Owns* the file. *Invariants*: the lines of a transaction are written to the file (not fsynced)
 //! before any answer that shows it is handed out; a transaction that is applied again after a start has no second
-//! line; what a kill has left of a line is cut off. *Never* loses a line silently: a line that cannot
+//! line; one whose line a kill prevented gets it at the start; what a kill has left of a line is cut off. *Never* loses a line silently: a line that cannot
 //! be written ends the server.
 
 use std::collections::BTreeMap;
@@ -79,6 +79,12 @@ impl Audit {
                 "the audit log cannot be opened anew: its lines go on into the file that was open"
             ),
         }
+    }
+
+    /// zxid of the last line that the file had at the start, in the order of zxids.
+    #[must_use]
+    pub(in crate::server) fn last_zxid(&self) -> Option<i64> {
+        self.written.last_key_value().map(|((zxid, ..), _)| *zxid)
     }
 
     /// Where it is.

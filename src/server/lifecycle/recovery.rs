@@ -98,7 +98,7 @@ pub(super) fn driver(
             parts.member = Some(Member { peers, state: State::Founded(decision.identity) });
         }
         Some(Member { peers, state: State::Standalone(founder, identity) }) => {
-            let found = read_standalone((&parts.config, &parts.files), &identity, seed)?;
+            let found = read_standalone(&parts, &identity, seed)?;
             let Some((identity, found)) =
                 from_standalone((founder, found), &peers, &mut parts, &mut waits)?
             else {
@@ -126,14 +126,15 @@ fn decide(
 
 /// What a server on its own has: there is no other copy of it.
 fn read_standalone(
-    (config, files): (&Config, &WatchedFs),
+    parts: &Parts,
     identity: &Identified,
     seed: [u8; 32],
 ) -> Result<Found, StartError> {
+    let Parts { config, files, .. } = parts;
     let server_id = config.own_server().map_or(0, |own| own.id);
     let new = Identity::new(server_id, identity.clone());
-    let options = settings::tree_options(config, seed);
-    data_dir::open(config, files, &new, true, options).map_err(|refused| match refused {
+    let machine = fresh(&settings::tree_options(config, seed), parts.audit.as_ref());
+    data_dir::open(config, files, &new, true, machine).map_err(|refused| match refused {
         Refused::Start(error) => error,
         Refused::Stateless(words) => StartError::Data(words),
     })
@@ -180,7 +181,7 @@ fn founded(
     if let Some(identity) = identity.as_ref().filter(|identity| !identity.members.is_empty()) {
         setup.ensemble = Some(identity.members.clone());
     }
-    let found = if has_disk && read.is_none() {
+    let mut found = if has_disk && read.is_none() {
         let new = match &identity {
             Some(decided) => Identity::new(setup.server_id, decided.clone()),
             None => data_dir::standalone(setup.server_id)?,
@@ -188,7 +189,8 @@ fn founded(
         let (runtime, messages, stop) = (&parts.runtime, &mut parts.queue, &*parts.stop);
         let waiting = peers.as_ref().map(|peers| Waiting { runtime, peers, messages, stop });
         let (config, files) = (&parts.config, &parts.files);
-        let opened = open_or_mend((config, files), &new, &options, waiting, unready)?;
+        let fresh = || fresh(&options, parts.audit.as_ref());
+        let opened = open_or_mend((config, files), &new, &options, fresh, waiting, unready)?;
         if opened.is_none() {
             return Ok(None);
         }
@@ -196,6 +198,9 @@ fn founded(
     } else {
         read
     };
+    if let (Some(audit), Some(found)) = (&mut parts.audit, &mut found) {
+        audit_replayed(audit, &mut found.machine)?;
+    }
     let is_new = found.as_ref().is_none_or(|found| found.opened.report.new);
     let (replica, disk) = match found {
         Some(found) => restored(&parts, setup, options, peers.as_ref(), found)?,
@@ -219,6 +224,31 @@ fn founded(
         role_log: RoleLog::new(server_id, Instant::now()),
     };
     Ok(Some((driver, is_new)))
+}
+
+/// A machine that takes the state of a disk. It keeps the lines of what is not in the audit log yet, if that has some.
+fn fresh(options: &tree::Options, audit: Option<&Audit>) -> Machine {
+    let mut machine = Machine::fresh(options.clone());
+    if let Some(last) = audit.and_then(Audit::last_zxid) {
+        machine.audit_replay(last);
+    }
+    machine
+}
+
+/// Writes the lines that a kill has kept from the audit log.
+///
+/// # Errors
+/// They cannot be written.
+fn audit_replayed(audit: &mut Audit, machine: &mut Machine) -> Result<(), StartError> {
+    let lines = machine.take_replayed_audit();
+    if lines.len() == Machine::REPLAYED_LINES_MAX {
+        tracing::warn!(
+            first = %format_args!("{:#x}", lines[0].zxid),
+            "the audit log lacks lines: too many transactions were applied without it since its last one"
+        );
+    }
+    let path = audit.path().to_path_buf();
+    audit.write(&lines, &[]).map_err(|error| StartError::Audit { path, error })
 }
 
 /// The replica of a server that has no disk. `member`: the other servers, and who it is.

@@ -24,7 +24,7 @@ use super::images::{Frame, Store, on_thread};
 use super::peers::{Ends, Peers};
 use crate::config::Config;
 use crate::peer_auth::Seals;
-use crate::replica::Mark;
+use crate::replica::{Machine, Mark};
 use crate::server::clock;
 use crate::server::disk::{Found, Refused, data_dir};
 use crate::server::error::{ServerError, StartError};
@@ -36,7 +36,8 @@ use crate::supervision::Task;
 use crate::tree;
 
 /// Opens the data directory. Without a usable copy of the state in it, and where there are others to
-/// wait for, one is fetched, after `unready` was called. `None`: the end was asked for meanwhile.
+/// wait for, one is fetched, after `unready` was called. `fresh`: a machine that takes the state. `None`: the end was
+/// asked for meanwhile.
 ///
 /// # Errors
 /// It is refused.
@@ -44,11 +45,12 @@ pub(crate) fn open_or_mend(
     (config, files): (&Config, &WatchedFs),
     new: &Identity,
     options: &tree::Options,
+    fresh: impl Fn() -> Machine,
     mut waiting: Option<Waiting<'_>>,
     mut unready: impl FnMut(),
 ) -> Result<Option<Found>, StartError> {
     loop {
-        let words = match data_dir::open(config, files, new, waiting.is_some(), options.clone()) {
+        let words = match data_dir::open(config, files, new, waiting.is_some(), fresh()) {
             Ok(found) => return Ok(Some(found)),
             Err(Refused::Start(error)) => return Err(error),
             Err(Refused::Stateless(words)) => words,

@@ -41,6 +41,12 @@ impl Digests {
         self.read = end;
     }
 
+    /// Every state that servers have had is in the audit log, once a server serves what was found in the data.
+    pub fn all_told(&self) {
+        let untold = self.known.keys().filter(|zxid| **zxid != 0 && !self.told.contains(zxid));
+        assert_eq!(untold.count(), 0, "transactions without a line in the audit log");
+    }
+
     /// Whether anything was said of `zxid`; it must have been the same.
     pub fn agree(&mut self, zxid: i64, digest: u128) -> bool {
         match self.known.insert(zxid, digest) {

@@ -159,6 +159,8 @@ impl History {
         let expected = format!("zxid={} digest={:032x}", found.zxid, found.digest);
         assert!(serves.ends_with(&expected), "it serves another state: {serves}, not {expected}");
         self.verify(address);
+        self.digests.read(&self.layout.audit());
+        self.digests.all_told();
         process
     }
 

@@ -61,7 +61,8 @@ pub struct Machine {
     pub(super) clock_dirty: bool,
     pub(super) txns_applied: u64,
     replayed: Replayed,
-    audits_replay: bool,
+    /// A replay keeps audit lines of the transactions after this zxid.
+    audits_replay: Option<i64>,
     /// What it is in the middle of, if it moves from ZooKeeper.
     pub(super) migration: Option<Box<Migration>>,
     /// A state of ZooKeeper that is coming. The disk is given nothing meanwhile.
@@ -138,7 +139,7 @@ impl Machine {
             clock_dirty: true,
             txns_applied: 0,
             replayed: Replayed::default(),
-            audits_replay: false,
+            audits_replay: None,
             migration: None,
             loading: None,
         }

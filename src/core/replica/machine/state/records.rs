@@ -131,10 +131,14 @@ impl Machine {
         self.tree.node_count() as u64 + self.sessions.len() as u64 + own
     }
 
-    /// From here on, a replay keeps an audit line of every transaction: a server that comes back may
-    /// be the first one that applies what the others have only agreed on.
-    pub fn audit_replay(&mut self) {
-        self.audits_replay = true;
+    /// Most audit lines that a replay keeps: some 40 MB of them.
+    pub const REPLAYED_LINES_MAX: usize = 1 << 17;
+
+    /// From here on, a replay keeps an audit line of every transaction after a zxid: a server that comes back may
+    /// be the first one that applies what the others have only agreed on, and the last one of this server's own life
+    /// may have been killed before it wrote its line.
+    pub fn audit_replay(&mut self, after: i64) {
+        self.audits_replay = Some(after);
     }
 
     /// Takes the audit lines of a replay.
@@ -242,7 +246,8 @@ impl Restore for Machine {
         }
         for txn in open_entry(self, entry)? {
             let applied = self.apply(entry.term, &txn);
-            if self.audits_replay {
+            let is_after = self.audits_replay.is_some_and(|after| applied.zxid > after);
+            if is_after && self.replayed.audit.len() < Self::REPLAYED_LINES_MAX {
                 let line = self.audit_line((entry.index, entry.term), &txn, &applied);
                 self.replayed.audit.push(line);
             }
