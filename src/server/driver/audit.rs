@@ -2,8 +2,8 @@
 //!
 //! *Owns* the file. *Invariants*: the lines of a transaction are written to the file (not fsynced)
 //! before any answer that shows it is handed out; a transaction that is applied again after a start has no second
-//! line; one whose line a kill prevented gets it at the start; what a kill has left of a line is cut off. *Never* loses a line silently: a line that cannot
-//! be written ends the server.
+//! line; one whose line a kill prevented gets it at the start; what a kill has left of a line is cut off. *Never* loses
+//! a line silently: a line that cannot be written ends the server.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
