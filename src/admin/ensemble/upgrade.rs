@@ -57,7 +57,13 @@ async fn finish(source: &dyn Source) -> Result<Value, (StatusCode, String)> {
         return Ok(answer(before));
     }
     let mut unready = unready(&standings, |server| source.knows_version(server, NEWEST));
-    unready.extend(source.status().differing.iter().map(|server| differs(*server)));
+    let status = source.status();
+    unready.extend(status.differing.iter().map(|server| differs(*server)));
+    if standings.is_ensemble && status.comparisons_agreed == 0 && unready.is_empty() {
+        unready.push(
+            "the servers have not compared their states yet: ask again in a second".to_owned(),
+        );
+    }
     if !unready.is_empty() {
         return Err((StatusCode::CONFLICT, unready.join("\n")));
     }

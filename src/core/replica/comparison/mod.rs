@@ -50,6 +50,8 @@ pub(in crate::replica) struct Comparison {
     differs: Option<u64>,
     /// Windows in which this server agreed with a majority, since the start.
     agreed: u64,
+    /// The last window is among them.
+    is_counted: bool,
     /// Passes of the scrub that are complete, and those that found another digest, since the start.
     scrubs: (u64, u64),
     /// When the next pass may begin.
@@ -126,6 +128,7 @@ impl Comparison {
         let reports: Vec<_> = due.into_iter().filter_map(|w| self.record.report(w)).collect();
         for report in &reports {
             push(&mut self.own, *report);
+            self.is_counted = false;
         }
         reports
     }
@@ -166,7 +169,8 @@ impl Comparison {
         let agreed = match judge(voters, &values) {
             Verdict::Unknown => return Finding::Nothing,
             Verdict::Agreed(value) if value == own_report.value => {
-                (self.agreed, self.differs) = (self.agreed + 1, None);
+                self.agreed += u64::from(!std::mem::replace(&mut self.is_counted, true));
+                self.differs = None;
                 self.note_others(own, value, &values, about.window.to);
                 return Finding::Nothing;
             }

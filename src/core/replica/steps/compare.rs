@@ -59,7 +59,7 @@ impl Replica {
         }
     }
 
-    fn compares(&self) -> bool {
+    pub(super) fn compares(&self) -> bool {
         self.setup.compares && self.setup.ensemble.is_some()
     }
 

@@ -130,7 +130,9 @@ impl Replica {
         let machine = self.state.machine();
         let leads = self.leadership.leads() == Some(self.consensus.term());
         let is_later = version > machine.version() && version <= machine.known_version();
-        let is_later = is_later && self.differing().is_empty();
+        // Where the states are not known to be equal, a server that differs would end with the upgrade.
+        let is_compared = !self.compares() || self.comparison.agreed() > 0;
+        let is_later = is_later && is_compared && self.differing().is_empty();
         if !leads || !is_later {
             return;
         }

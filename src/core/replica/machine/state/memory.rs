@@ -10,7 +10,7 @@ use crate::replica::machine::version;
 use crate::tree::{Context, Rules};
 
 impl Machine {
-    /// See [`Tree::scrub`].
+    /// See `Tree::scrub`.
     pub(in crate::replica) fn scrub(
         &mut self,
         znodes_max: usize,
@@ -19,7 +19,7 @@ impl Machine {
         self.tree.scrub(znodes_max, bytes_max)
     }
 
-    /// See [`Tree::flip_a_byte`].
+    /// See `Tree::flip_a_byte`.
     pub(in crate::replica) fn flip_a_byte(&mut self, path: &str) {
         self.tree.flip_a_byte(path);
     }
