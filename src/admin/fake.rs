@@ -147,7 +147,6 @@ impl Fake {
             differing: vec![3],
             comparisons_agreed: 4000,
             scrubs: 9,
-            scrubs_different: 1,
             proposal_sizes: Some(ProposalSizes { last: 48, min: 32, max: 1024 }),
             participants: 3,
             // Server 3 has come back empty, and does not vote yet.

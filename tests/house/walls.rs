@@ -76,13 +76,14 @@ fn functions_and_files_are_short() {
 /// Places where the deciding code may name what one server is configured with. The machine is given a state anew with
 /// the options of the old one; a read is judged by this server's rules; identities are proved at the server of the
 /// connection; a seed and ZooKeeper's digest change no outcome. `rules` of the machine is `LegacyRules`.
-const SETTINGS_READ: [(&str, &str); 13] = [
+const SETTINGS_READ: [(&str, &str); 14] = [
     ("src/core/replica/machine/migration/mod.rs", "let options = self.tree.options().clone();"),
     (
         "src/core/replica/machine/migration/mod.rs",
         "self.replace(Tree::fresh(self.tree.options().clone()), Sessions::default());",
     ),
     ("src/core/replica/machine/state.rs", "let file = self.tree.options().rules;"),
+    ("src/core/replica/machine/state.rs", "let legacy = LegacyRules::new(tree.options().rules);"),
     (
         "src/core/replica/machine/state/records.rs",
         "let fresh = Self::fresh(self.tree.options().clone());",

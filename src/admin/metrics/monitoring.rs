@@ -76,13 +76,6 @@ const ALERTS: &[Alert] = &[
          it with --rejoin",
     ),
     alert(
-        "LockkeeperMemoryChanged",
-        "increase(lockkeeper_scrub_mismatches[1h]) > 0",
-        "0m",
-        "critical",
-        "Memory of a server has changed under its znodes: test the memory of its machine",
-    ),
-    alert(
         "LockkeeperLeaderChanges",
         "increase(lockkeeper_leader_changes[10m]) > 3",
         "0m",

@@ -266,8 +266,6 @@ Gauge "lockkeeper_states_differing" "Servers whose state is not that of a majori
     |r| r.status.differing.len() as u64;
 Counter "lockkeeper_scrub_passes" "Times that the digest of all znodes was computed again from memory"
     |r| r.status.scrubs;
-Counter "lockkeeper_scrub_mismatches" "Times that it was another one than the kept one: memory has changed"
-    |r| r.status.scrubs_different;
 Gauge "lockkeeper_applied_index" "Last log index applied" |r| r.status.applied;
 Gauge "lockkeeper_persisted_index" "Last log index on this server's disk" |r| r.status.persisted;
 Gauge "lockkeeper_disk_waits_ms"

@@ -142,4 +142,10 @@ pub trait Restore {
     /// # Errors
     /// Says why it cannot be applied.
     fn entry(&mut self, entry: &Entry) -> Result<(), String>;
+
+    /// Whether an entry that could not be applied has shown how those before it are to be decided: then everything is
+    /// restored once more.
+    fn wants_again(&self) -> bool {
+        false
+    }
 }

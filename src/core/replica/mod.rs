@@ -298,7 +298,7 @@ impl Replica {
         let Some(progress) = self.consensus.ready() else { return Ok(false) };
         self.measure(progress.append.as_ref());
         self.output.disk(progress.append, progress.fetch, progress.images);
-        if let Some(at) = progress.installed.filter(|_| !self.is_diverged()) {
+        if let Some(at) = progress.installed {
             self.install(at)?;
         }
         let raft = |message: Message| (message.to, PeerMessage::Raft(Box::new(message)));

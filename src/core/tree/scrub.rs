@@ -1,8 +1,7 @@
 //! The scrub: a slow recomputation of the digest from what is in memory.
 //!
-//! *Owns* a pass over all znodes. *Invariants*: writes go on meanwhile,
-//! and the sum follows those to znodes that were seen; a pass that finds another digest puts the recomputed one in the
-//! place of the kept one, so that a comparison with other servers shows who is right. *Never* repairs a znode.
+//! *Owns* a pass over all znodes. *Invariant*: writes go on meanwhile, and the sum follows those to znodes that were
+//! seen. *Never* repairs a znode.
 //!
 //! The digest is kept by differences, so it stays right while the memory under a znode changes that no request touches.
 
@@ -11,16 +10,13 @@ use super::{Scrub, Tree, ancestry, digest};
 
 impl Tree {
     /// Recomputes what the next znodes contribute to the digest: at most so many, and about so many bytes of data.
-    /// Begins a pass if none is under way. Once it is complete, whether the digest was the kept one; from then on the
-    /// recomputed one is kept.
+    /// Begins a pass if none is under way. Once it is complete, whether the digest is the kept one.
     pub fn scrub(&mut self, znodes_max: usize, bytes_max: usize) -> Option<bool> {
         let mut pass = self.scrub.take().unwrap_or(Scrub { next: ZnodeId::MIN, sum: 0 });
         let (mut path, mut bytes) = (String::new(), 0);
         for _ in 0..znodes_max {
             let Some(id) = self.slab.used_from(pass.next) else {
-                let is_equal = pass.sum == self.digest;
-                self.digest = pass.sum;
-                return Some(is_equal);
+                return Some(pass.sum == self.digest);
             };
             ancestry::put_path(&self.slab, id, &mut path);
             let shares = self.shares(id, path.as_bytes(), digest::path(path.as_bytes()));

@@ -12,6 +12,7 @@ use crate::replica::{ClientRequest, Drained, RefusalKind, Status};
 use crate::server::error::ServerError;
 use crate::server::limits::{CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX};
 use crate::server::metrics::{Cause, Times};
+use crate::storage::{Unusable, mark_unusable};
 
 impl Driver {
     /// Opens the audit log anew if an operator has asked for that.
@@ -20,6 +21,39 @@ impl Driver {
             && let Some(audit) = &mut self.audit
         {
             audit.reopen();
+        }
+    }
+
+    /// Marks the directory of a server that must not use it any more.
+    pub(super) fn mark_refusal(&self) {
+        let Some(refusal) = self.replica.refused() else { return };
+        let why = match refusal.kind {
+            RefusalKind::RolledBack => Unusable::RolledBack,
+            RefusalKind::Diverged => Unusable::Diverged,
+            RefusalKind::NoMajority => Unusable::Undecided,
+            RefusalKind::FarAhead | RefusalKind::MemoryChanged => return,
+        };
+        self.mark(why, &refusal.words);
+    }
+
+    /// Writes to the data directory why it must not be used any more.
+    fn mark(&self, why: Unusable, words: &str) {
+        let Some(disk) = &self.disk else { return };
+        let marked = mark_unusable(&disk.files, &disk.data_dir, why, words);
+        if let Err(error) = marked {
+            tracing::error!(
+                "the data directory cannot be marked as one that must not be used ({why:?}): {error}. Start the \
+                 server with --rejoin before the other servers are restarted: after that, none may know"
+            );
+        }
+    }
+
+    /// Marks the directory as soon as the state is known to be another one: the server may be killed before it ends.
+    pub(super) fn mark_divergence(&mut self) {
+        if let Some(words) = self.replica.divergence()
+            && !std::mem::replace(&mut self.state.is_marked, true)
+        {
+            self.mark(Unusable::Diverged, &words);
         }
     }
 

@@ -31,7 +31,7 @@ use crate::admin::Quantity;
 use crate::replica::peer::server_of;
 use crate::replica::txn_version::NEWEST;
 use crate::replica::{
-    Input, OUTPUT_BYTES_PER_TURN_MAX, Ready, RefusalKind, Replica, Report, Status, TurnedAway,
+    Input, OUTPUT_BYTES_PER_TURN_MAX, Ready, Replica, Report, Status, TurnedAway,
 };
 use crate::server::clock;
 use crate::server::cpu_policy::CoreSharing;
@@ -46,7 +46,7 @@ use crate::server::peer::Links;
 use crate::server::ports::Announced;
 use crate::server::stop::Stop;
 use crate::server::zookeeper::ZooKeeper;
-use crate::storage::{Lock, Unusable, WatchedFs, mark_unusable};
+use crate::storage::{Lock, WatchedFs};
 use crate::supervision::Task;
 
 /// The loop's state.
@@ -96,6 +96,8 @@ pub(super) struct State {
     /// Whether a checkpoint is to be completed as soon as that can be, because somebody waits for one.
     is_checkpoint_asked: bool,
     was_serving: bool,
+    /// The directory is marked: the state is not that of the majority.
+    is_marked: bool,
     shows_obstacle: bool,
 }
 
@@ -142,6 +144,7 @@ impl Driver {
         while self.wait(&mut batch).await && !self.stop.is_asked() {
             self.reopen_audit_log();
             let turn = self.step(&mut batch).await?;
+            self.mark_divergence();
             self.end_if_refused()?;
             self.zookeeper.turned(&self.replica);
             let status = self.replica.status();
@@ -164,20 +167,7 @@ impl Driver {
     pub(super) fn end(mut self) {
         // Who waits for a report hears at once of the end.
         drop(std::mem::take(&mut self.state));
-        let Some(disk) = &self.disk else { return };
-        let Some(refusal) = self.replica.refused() else { return };
-        let why = match refusal.kind {
-            RefusalKind::RolledBack => Unusable::RolledBack,
-            RefusalKind::Diverged => Unusable::Diverged,
-            RefusalKind::FarAhead | RefusalKind::NoMajority | RefusalKind::MemoryChanged => return,
-        };
-        let marked = mark_unusable(&disk.files, &disk.data_dir, why, &refusal.words);
-        if let Err(error) = marked {
-            tracing::error!(
-                "the data directory cannot be marked as one that must not be used ({why:?}): {error}. Start the \
-                 server with --rejoin before the other servers are restarted: after that, none may know"
-            );
-        }
+        self.mark_refusal();
     }
 
     /// Waits for messages or for time to pass, but not while there are answers that only wait for the

@@ -49,8 +49,8 @@ pub fn set_aside(place: &Place, server_id: u8) -> Result<Vec<PathBuf>, OpenError
         }
     }
     let why = unusable(fs, &place.data)?;
-    if why == Some(Unusable::Diverged) {
-        return set_state_aside(fs, place);
+    if let Some(why @ (Unusable::Diverged | Unusable::Undecided)) = why {
+        return set_state_aside(fs, place, why);
     }
     if let Some(before) = complete(fs, place)?
         && fs.has(&place.data, identity::FILE)?
@@ -81,12 +81,12 @@ pub fn set_aside(place: &Place, server_id: u8) -> Result<Vec<PathBuf>, OpenError
 
 /// Moves the images and the state store of a server whose state has diverged. The log stays, and so does the identity:
 /// what was acknowledged and promised is in them. The mark goes last.
-fn set_state_aside(fs: &dyn Fs, place: &Place) -> Result<Vec<PathBuf>, OpenError> {
+fn set_state_aside(fs: &dyn Fs, place: &Place, why: Unusable) -> Result<Vec<PathBuf>, OpenError> {
     let number = next_number(fs, place, DIVERGED)?;
     let is_copy = |name: &str| name == IMAGES || is_state(name);
     let mut made: Vec<_> =
         move_all(fs, &place.data, (DIVERGED, number), is_copy)?.into_iter().collect();
-    let is_mark = |name: &str| name == Unusable::Diverged.file();
+    let is_mark = |name: &str| name == why.file();
     made.extend(move_all(fs, &place.data, (DIVERGED, number), is_mark)?);
     made.dedup();
     Ok(made)
@@ -140,12 +140,20 @@ pub fn begin_anew(place: &Place, opened: Opened) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// What was set aside, and not only in part: the identity goes last.
+/// What was set aside, and not only in part: the identity goes last, and the mark of a state that had diverged.
 fn complete(fs: &dyn Fs, place: &Place) -> Result<Option<PathBuf>, FsError> {
-    for name in fs.list(&place.data)?.iter().filter(|name| number_of(name).is_some()) {
-        let aside = place.data.join(name);
-        if fs.has(&aside, identity::FILE)? {
-            return Ok(Some(aside));
+    let marks = [Unusable::Diverged.file(), Unusable::Undecided.file()];
+    for name in fs.list(&place.data)? {
+        let lasts: &[&str] = match name {
+            _ if number_of(&name).is_some() => &[identity::FILE],
+            _ if name.starts_with(DIVERGED) => &marks,
+            _ => continue,
+        };
+        let aside = place.data.join(&name);
+        for last in lasts {
+            if fs.has(&aside, last)? {
+                return Ok(Some(aside));
+            }
         }
     }
     Ok(None)
@@ -264,6 +272,31 @@ mod tests {
         let opened = dirs.open().unwrap();
         assert!(opened.report.new);
         assert!(opened.restored.tail.is_empty());
+    }
+
+    #[test]
+    fn of_a_state_that_diverged_only_the_copies_are_moved_once_and_the_log_stays() {
+        for why in [Unusable::Diverged, Unusable::Undecided] {
+            let dirs = Dirs::filled();
+            mark_unusable(&OsFs, &dirs.path("data"), why, "it differs").unwrap();
+            let refused = dirs.open().unwrap_err().to_string();
+            assert!(refused.contains("it differs"), "{refused}");
+            let identity = std::fs::read(dirs.path("data/identity")).unwrap();
+            assert_eq!(set_aside(&dirs.place(), 1).unwrap(), [dirs.path("data/diverged-1")]);
+            assert_eq!(
+                dirs.names("data/diverged-1"),
+                [why.file(), "image", "state", "state.bad-1"]
+                    .into_iter()
+                    .collect::<std::collections::BTreeSet<_>>()
+                    .into_iter()
+                    .collect::<Vec<_>>()
+            );
+            assert_eq!(std::fs::read(dirs.path("data/identity")).unwrap(), identity);
+            // The flag is still there at the next start.
+            assert_eq!(set_aside(&dirs.place(), 1).unwrap(), Vec::<PathBuf>::new());
+            let opened = dirs.open().unwrap();
+            assert_eq!((opened.report.new, opened.restored.tail.len()), (false, 1));
+        }
     }
 
     #[test]

@@ -81,12 +81,19 @@ impl<'a> Recovery<'a> {
     /// Restores the state. `initial`: who took part before the first entry.
     pub(super) fn restore(&mut self, initial: &Membership) -> Result<Recovered, OpenError> {
         let start = Instant::now();
-        let begun = self.newest()?;
+        let mut begun = self.newest()?;
         let begin_took = start.elapsed();
         let commit = self.found.hard_state.commit.max(begun.mark.index);
         let behind =
             begun.mark.index.saturating_sub(u64::from(mutant!("entry-applied-twice-at-restart")));
-        self.entries(behind, commit)?;
+        if let Err(error) = self.entries(behind, commit) {
+            if !self.restore.wants_again() {
+                return Err(error);
+            }
+            self.restore.restart();
+            begun = self.newest()?;
+            self.entries(begun.mark.index, commit)?;
+        }
         let entries_took = start.elapsed() - begin_took;
         let tail = self.log.read(commit + 1, self.found.last.index, usize::MAX)?;
         let applied = (commit, self.log.term(commit)?);

@@ -1,10 +1,11 @@
 //! Remembers on the disk why a data directory must not be used any more.
 //!
-//! *Owns* the files `rolled-back` and `diverged`, which hold the words with which the server refused to take part.
+//! *Owns* the files `rolled-back`, `diverged` and `undecided`, which hold the words with which the server refused to
+//! take part.
 //! Others know why in memory only: without the file the directory would be accepted once they are restarted.
 //! *Invariants*: a file is written as a whole and is durable on return; while it is there the directory is not opened,
 //! whatever is in the file; `--rejoin` moves it away, after everything else (`dir/quarantine.rs`). *Never* removes it:
-//! what the directory lacks it does not get back.
+//! what the directory lacks it does not get back. Of `undecided`, an operator removes it where the state is right.
 
 use std::path::Path;
 
@@ -18,16 +19,19 @@ pub enum Unusable {
     RolledBack,
     /// Its copies of the state are not what the majority has; its log is right.
     Diverged,
+    /// No majority had the same state: an operator decides whether this one is right.
+    Undecided,
 }
 
 impl Unusable {
-    const ALL: [Self; 2] = [Self::RolledBack, Self::Diverged];
+    const ALL: [Self; 3] = [Self::RolledBack, Self::Diverged, Self::Undecided];
 
     /// Name of the file.
     pub(crate) const fn file(self) -> &'static str {
         match self {
             Self::RolledBack => "rolled-back",
             Self::Diverged => "diverged",
+            Self::Undecided => "undecided",
         }
     }
 
@@ -37,6 +41,10 @@ impl Unusable {
             Self::RolledBack => {
                 "the data directory is an older copy of what this server had. Start the server with --rejoin: that \
                  sets the data aside and fetches everything from the others"
+            }
+            Self::Undecided => {
+                "no majority of the voters had the same state. On the server whose state is right, remove this \
+                 file and start it; start the others with --rejoin"
             }
             Self::Diverged => {
                 "the state of this server was not that of the majority. Start the server with --rejoin: that sets \

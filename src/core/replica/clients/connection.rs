@@ -363,6 +363,14 @@ impl Connection {
     }
 
     /// Takes the output.
+    /// What is queued is not sent; whether the connection ends stays as it is.
+    pub(super) fn drop_output(&mut self) {
+        self.behind_members = None;
+        self.out.frames.clear();
+        self.out.answered.clear();
+        self.out.replies = 0;
+    }
+
     pub(in crate::replica) fn take_output(&mut self) -> Outgoing {
         self.has_output = false;
         if let Some((in_front, _)) = &mut self.behind_members {

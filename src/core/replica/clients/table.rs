@@ -262,6 +262,13 @@ impl Clients {
         self.touch(conn);
     }
 
+    /// What is queued for clients goes to none of them: it may show a state that is wrong.
+    pub(in crate::replica) fn drop_output(&mut self) {
+        for connection in self.connections.values_mut() {
+            connection.drop_output();
+        }
+    }
+
     /// The connection is gone.
     pub(in crate::replica) fn closed(&mut self, conn: ConnId) {
         self.detach(conn);

@@ -148,7 +148,8 @@ fn a_server_that_lies_about_its_digest_is_ended_and_no_other() {
     let mut cluster = cluster(3);
     let liar = cluster.follower();
     let replica = cluster.replicas.get_mut(&liar).unwrap();
-    replica.comparison.corrected(7);
+    let (at, zxid) = (replica.state.at(), replica.machine().last_zxid());
+    replica.comparison.begin(at, zxid, 7);
     cluster.advance_ms(NAMED_MS_MAX);
     assert_eq!(refused(&cluster), [liar]);
 }

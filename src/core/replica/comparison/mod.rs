@@ -52,8 +52,8 @@ pub(in crate::replica) struct Comparison {
     agreed: u64,
     /// The last window is among them.
     is_counted: bool,
-    /// Passes of the scrub that are complete, and those that found another digest, since the start.
-    scrubs: (u64, u64),
+    /// Passes of the scrub that are complete, since the start.
+    scrubs: u64,
     /// When the next pass may begin.
     scrubs_from_us: u64,
     /// This server has diverged.
@@ -72,25 +72,19 @@ impl Comparison {
         self.record.applied(at, zxid, digest);
     }
 
-    /// The digest after the last entry is another one than was kept.
-    pub(in crate::replica) fn corrected(&mut self, digest: u128) {
-        self.record.corrected(digest);
-    }
-
     /// Whether the scrub goes on now.
     pub(in crate::replica) fn scrubs(&self, now_us: u64) -> bool {
         now_us >= self.scrubs_from_us
     }
 
     /// A pass of the scrub is complete.
-    pub(in crate::replica) fn scrubbed(&mut self, is_equal: bool, now_us: u64) {
-        self.scrubs.0 += 1;
-        self.scrubs.1 += u64::from(!is_equal);
+    pub(in crate::replica) fn scrubbed(&mut self, now_us: u64) {
+        self.scrubs += 1;
         self.scrubs_from_us = now_us + SCRUB_INTERVAL_US;
     }
 
-    /// Passes of the scrub that are complete, and those that found another digest, since the start.
-    pub(in crate::replica) fn scrub_counts(&self) -> (u64, u64) {
+    /// Passes of the scrub that are complete, since the start.
+    pub(in crate::replica) fn scrubs_done(&self) -> u64 {
         self.scrubs
     }
 

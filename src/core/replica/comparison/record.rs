@@ -79,16 +79,6 @@ impl Record {
         self.points.push_back(Point { term, zxid, digest, sum });
     }
 
-    /// The digest of the state after the last entry is another one than was thought.
-    pub(super) fn corrected(&mut self, digest: u128) {
-        let index = self.last_index();
-        if let Some(last) = self.points.back_mut() {
-            last.sum = last.sum.wrapping_sub(share(index, last.digest));
-            last.sum = last.sum.wrapping_add(share(index, digest));
-            last.digest = digest;
-        }
-    }
-
     /// Report of a window. `None`: some of it is not remembered, or not applied yet.
     pub(super) fn report(&self, window: Window) -> Option<DigestReport> {
         let (before, last) = (self.point(window.from)?, self.point(window.to)?);
@@ -146,14 +136,6 @@ mod tests {
         let (right, wrong) = (value(&right, 1, 3).unwrap(), value(&wrong, 1, 3).unwrap());
         assert_eq!(right.digest, wrong.digest);
         assert_ne!(right.sum, wrong.sum);
-    }
-
-    #[test]
-    fn a_corrected_digest_is_that_of_the_last_entry() {
-        let (mut corrected, known) = (record(1, &[9, 8]), record(1, &[9, 4, 7]));
-        corrected.corrected(4);
-        corrected.applied((3, 3), 2, 7);
-        assert_eq!(value(&corrected, 1, 3), value(&known, 1, 3));
     }
 
     #[test]

@@ -418,16 +418,35 @@ fn a_minority_offers_reading_only_when_it_is_told_to() {
     cluster.isolate(alone);
     cluster.until("its clients are sent away", |cluster| cluster.closed(alone, 1));
     cluster.advance_ms(1100);
-    cluster.ask(alone, 2, Some(&session));
-    assert!(cluster.closed(alone, 2) && cluster.response(alone, 2).is_none());
+    let same = cluster.connect(alone, 2, Some(&session));
+    assert_eq!((same.session_id, same.read_only), (session.session_id, Some(true)));
     let local = cluster.connect(alone, 3, None);
     assert_eq!(local.read_only, Some(true));
     cluster.send(alone, 3, &[(1, get("/")), (2, create("/x", 0)), (3, sync())]);
     let refused = ErrorCode::NotReadOnly as i32;
     assert_eq!(cluster.replies(alone, 3), [(1, 0), (2, refused), (3, refused)]);
+    cluster.send(alone, 2, &[(1, get("/")), (2, create("/x", 0))]);
+    assert_eq!(cluster.replies(alone, 2), [(1, 0), (2, refused)]);
     cluster.cut.clear();
     cluster.until("it serves", |cluster| cluster.replicas[&alone].is_serving());
-    assert!(cluster.closed(alone, 3));
+    assert!(cluster.closed(alone, 2) && cluster.closed(alone, 3));
+    let again = cluster.connect(alone, 4, Some(&session));
+    assert_eq!((again.session_id, again.read_only), (session.session_id, Some(false)));
+}
+
+#[test]
+fn without_a_leader_no_session_is_said_to_be_gone() {
+    let mut cluster = Cluster::with(3, Setup { read_only_mode: true, ..Setup::default() });
+    let (alone, leader) = (cluster.follower(), cluster.leader().unwrap());
+    let known = cluster.connect(alone, 1, None);
+    cluster.isolate(alone);
+    let newer = cluster.connect(leader, 1, None);
+    cluster.advance_ms(2500);
+    cluster.ask(alone, 2, Some(&newer));
+    assert!(cluster.closed(alone, 2) && cluster.response(alone, 2).is_none());
+    let stranger = crate::proto::connect::ConnectResponse { password: [1; 16], ..known };
+    cluster.ask(alone, 3, Some(&stranger));
+    assert_eq!(cluster.response(alone, 3).map(|answer| answer.session_id), Some(0));
 }
 
 #[test]

@@ -85,8 +85,6 @@ pub struct Status {
     pub comparisons_agreed: u64,
     /// Passes of the scrub that are complete, since the start.
     pub scrubs: u64,
-    /// Passes of the scrub that found another digest than the kept one: memory has changed.
-    pub scrubs_different: u64,
     /// Rules that the leader has stamped into the last entry; `None`: it carried none.
     pub leader_rules: Option<Rules>,
     /// Raft term.

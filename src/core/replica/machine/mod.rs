@@ -12,6 +12,7 @@ pub(in crate::replica) mod members;
 mod migration;
 mod migration_record;
 mod migration_step;
+mod rule_flags;
 mod sessions;
 #[cfg(test)]
 mod settings_tests;
@@ -29,6 +30,7 @@ pub use state::new_ensemble;
 pub use state::{Machine, STAMP_LEAD_MS_MAX};
 
 pub(in crate::replica) use applied_state::AppliedState;
+pub(in crate::replica) use rule_flags::xid_of;
 pub(in crate::replica) use sessions::{NO_CONNECTION, Session, Sessions};
 pub(in crate::replica) use state::{Applied, SessionChange, open_entry};
 pub(in crate::replica) use txn::{

@@ -21,6 +21,7 @@ use bytes::Bytes;
 use super::foreign_load::Loading;
 use super::members;
 use super::migration_record::{Decider, Migration};
+use super::rule_flags::named_rules;
 use super::sessions::{Session, Sessions};
 use super::txn::{Batch, EntryTime, Txn, TxnOp};
 use super::version::{self, LegacyRules, UnknownVersion};
@@ -55,6 +56,8 @@ pub struct Machine {
     known_version: u8,
     /// Rules that the last entry carried.
     stamped_rules: Option<Rules>,
+    /// Rules of entries that carry none.
+    legacy: LegacyRules,
     digests: VecDeque<(i64, u64)>,
     records_loaded: u64,
     full_pass: bool,
@@ -105,7 +108,8 @@ canonical! {
     // Znodes and sessions by their digests; what was changed since the last checkpoint is left out, because nothing is
     // ever drained, and so is what only operators see.
     Machine: last_zxid, last_time_ms, version, known_version, replayed, migration;
-    without stamped_rules, steady_ms, digests, records_loaded, full_pass, clock_dirty, txns_applied, audits_replay;
+    without stamped_rules, legacy, steady_ms, digests, records_loaded, full_pass, clock_dirty, txns_applied,
+    audits_replay;
     |out, tree, sessions, loading| out.value(&(tree.digest(), sessions.digest(), loading.is_some()))
 }
 
@@ -124,7 +128,9 @@ impl Machine {
     }
 
     pub(super) fn around(tree: Tree) -> Self {
+        let legacy = LegacyRules::new(tree.options().rules);
         Self {
+            legacy,
             tree,
             sessions: Sessions::default(),
             last_zxid: 0,
@@ -166,7 +172,12 @@ impl Machine {
     /// The version in whose format a leader writes entries. A state without a transaction gets the version of its
     /// first entry: a new ensemble begins with what its first leader knows.
     pub(in crate::replica) fn written_version(&self) -> u8 {
-        if self.last_zxid == 0 { self.known_version } else { self.version }
+        if self.is_new() { self.known_version } else { self.version }
+    }
+
+    /// Whether there was no transaction yet.
+    fn is_new(&self) -> bool {
+        self.last_zxid == 0 && self.txns_applied == 0
     }
 
     /// The znodes, for reading.
@@ -226,16 +237,16 @@ impl Machine {
 
     /// Rules that the next transactions are decided by.
     fn begin_rules(&mut self, rules: Option<Rules>) {
-        if rules.is_some() && self.last_zxid == 0 {
+        if rules.is_some() && self.is_new() {
             self.raise_version(version::SECOND);
         }
         self.stamped_rules = rules;
     }
 
     /// Rules of the entry that is applied: those that it carries, or [`LegacyRules`] where it has none.
-    fn rules(&self) -> Rules {
+    fn rules(&mut self) -> Rules {
         let file = self.tree.options().rules;
-        let rules = self.stamped_rules.unwrap_or_else(|| LegacyRules::new(file).at(self.version));
+        let rules = self.stamped_rules.unwrap_or_else(|| self.legacy.at(self.version));
         let of = |is_local: bool| if is_local { file } else { rules };
         Rules {
             extended_types: of(mutant!("local-extended-types")).extended_types,
@@ -289,13 +300,14 @@ impl Machine {
 
     /// The same, of a transaction that has its zxid.
     fn carry_out(&mut self, txn: &Txn, applied: &mut Applied) {
+        let rules = self.rules();
         let context = Context {
             zxid: applied.zxid,
             time_ms: self.last_time_ms,
             steady_ms: self.steady_ms,
             session: txn.session,
             ids: &txn.ids,
-            rules: self.rules(),
+            rules,
         };
         match &txn.op {
             TxnOp::Client { op, body } => {
@@ -457,6 +469,9 @@ pub(in crate::replica) fn open_entry(
             let (version, release) = (*version, release.as_str().to_owned());
             let unknown = UnknownVersion { version, known: machine.known_version, release };
             return Err(format!("{}: {unknown}", at()));
+        }
+        if let (TxnOp::Upgrade { .. }, Some(rules)) = (&txn.op, named_rules(txn.cxid)) {
+            machine.legacy.named(rules).map_err(|words| format!("{}: {words}", at()))?;
         }
     }
     if !batch.txns.is_empty() {

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::migration_step::MigrateOp;
+use super::rule_flags::{FLAG_AGREED, flags_of, rules_of};
 use super::version;
 use crate::proto::connect::{PASSWORD_BYTES, Password};
 use crate::proto::{Malformed, Reader, Text, Writer};
@@ -28,9 +29,6 @@ const TXN_FORMAT_FIRST: u8 = 2;
 const TXN_FORMAT_NEWEST: u8 = 3;
 /// The oldest one, without a steady clock: it is read, and not written any more.
 const TXN_FORMAT_WALL_ONLY: u8 = 1;
-
-/// Flag of a header: a majority agrees with the wall clock.
-const FLAG_AGREED: u8 = 1;
 
 /// A batch is closed when it holds this many bytes; one transaction may exceed it.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
@@ -351,25 +349,6 @@ pub fn stamped_ms(batch: &[u8]) -> Option<i64> {
 #[must_use]
 pub fn is_current(batch: &[u8]) -> bool {
     batch.first().is_some_and(|format| (TXN_FORMAT_FIRST..=TXN_FORMAT_NEWEST).contains(format))
-}
-
-/// The flag of each rule in a header.
-fn flags_of(rules: Rules) -> u8 {
-    let Rules { extended_types, enforce_quota, skip_acl, digest_auth } = rules;
-    let flags = [(extended_types, 2), (enforce_quota, 4), (skip_acl, 8), (digest_auth, 16)];
-    flags.into_iter().filter(|(holds, _)| *holds).fold(0, |flags, (_, flag)| flags | flag)
-}
-
-/// What [`flags_of`] was made of. `None`: there is a flag that means nothing.
-fn rules_of(flags: u8) -> Option<Rules> {
-    let holds = |flag| flags & flag != 0;
-    let rules = Rules {
-        extended_types: holds(2),
-        enforce_quota: holds(4),
-        skip_acl: holds(8),
-        digest_auth: holds(16),
-    };
-    (flags_of(rules) == flags).then_some(rules)
 }
 
 /// A decoded batch.

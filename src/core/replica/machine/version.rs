@@ -24,22 +24,55 @@ pub const NEWEST: u8 = SECOND;
 pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// Rules that decide the entries which carry none. It is the only place where a setting of one server reaches what is
-/// replicated: 0.1.0-rc.1 decided such entries by the file of each server.
+/// replicated: 0.1.0-rc.1 decided such entries by the file of each server. The entry that ends the first version names
+/// the rules of its leader, with which all states were equal then: a replay goes by those, whatever the file is by now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LegacyRules {
-    /// Rules of this server's file.
-    file: Rules,
+    /// Rules of this server's file, or those that the log names.
+    rules: Rules,
+    /// They have decided a transaction that this process applied.
+    is_used: bool,
+    /// The log has named others.
+    is_corrected: bool,
 }
 
 impl LegacyRules {
     pub(super) fn new(file: Rules) -> Self {
-        Self { file }
+        Self { rules: file, is_used: false, is_corrected: false }
     }
 
     /// Rules of an entry without rules, in an ensemble of this version. After the upgrade there is such an entry only
     /// where a leader did not know yet that it was finished: ZooKeeper's defaults then decide it, on every server.
-    pub(super) fn at(self, version: u8) -> Rules {
-        if version < SECOND { self.file } else { Rules::DEFAULT }
+    pub(super) fn at(&mut self, version: u8) -> Rules {
+        if version >= SECOND {
+            return Rules::DEFAULT;
+        }
+        self.is_used = true;
+        self.rules
+    }
+
+    /// The log names the rules that decided what came before.
+    ///
+    /// # Errors
+    /// They are others than those by which this process has decided it.
+    pub(super) fn named(&mut self, rules: Rules) -> Result<(), String> {
+        if rules == self.rules || !self.is_used {
+            return Ok(());
+        }
+        (self.rules, self.is_corrected) = (rules, true);
+        Err("the entries before it were decided by other rules than those of this server's file. A start decides them \
+             by the right ones: start the server again"
+            .to_owned())
+    }
+
+    /// The same rules, for another replay.
+    pub(super) fn anew(self) -> Self {
+        Self { is_used: false, is_corrected: false, ..self }
+    }
+
+    /// Whether another replay comes to another state.
+    pub(super) fn is_corrected(self) -> bool {
+        self.is_corrected
     }
 }
 
@@ -70,9 +103,12 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::proto::Acl;
+    use crate::proto::request::{Create, CreateKind, Request};
     use crate::replica::durable::{Drained, Entry, EntryKind, Membership, Restore};
     use crate::replica::machine::state::{Machine, open_entry};
     use crate::replica::machine::txn::{BatchBuilder, EntryTime, Origin, TxnOp, stamp};
+    use crate::replica::machine::xid_of;
     use crate::tree::Options;
 
     fn machine(known: u8) -> Machine {
@@ -138,6 +174,50 @@ mod tests {
             refused.contains("version 2 of its ensemble, this program knows up to 1"),
             "{refused}"
         );
+    }
+
+    fn entry_of(index: u64, session: i64, cxid: i32, op: &TxnOp) -> Entry {
+        let mut builder = BatchBuilder::default();
+        builder.push(Origin::default(), session, cxid, &[], op);
+        let mut data = builder.take();
+        let time = EntryTime { wall_ms: 1, is_agreed: true, steady_ms: Some(1) };
+        stamp(&mut data, &time, Rules::DEFAULT, FIRST);
+        Entry { term: 1, index, kind: EntryKind::Normal, data: Bytes::from(data) }
+    }
+
+    #[test]
+    fn a_replay_after_the_upgrade_goes_by_the_rules_that_the_upgrade_names_and_not_by_the_file() {
+        let open = TxnOp::OpenSession { timeout_ms: 4000, password: Some([7; 16]) };
+        let session = 1 << 56 | 1 << 32 | 1;
+        let create = Request::Create(Create {
+            kind: CreateKind::Ttl,
+            path: "/ttl".into(),
+            data: None,
+            acl: Some(vec![Acl::open()]),
+            flags: 5,
+            ttl_ms: 1000,
+        });
+        let mut body = Vec::new();
+        create.encode(&mut body);
+        let create = TxnOp::Client { op: create.op() as i32, body: body.into() };
+        let finish = TxnOp::Upgrade { version: SECOND, release: "0.2.0".into() };
+        let log = [
+            entry_of(1, 1 << 56, 0, &open),
+            entry_of(2, session, 1, &create),
+            entry_of(3, 0, xid_of(Rules::DEFAULT), &finish),
+        ];
+        let mut before = machine(SECOND);
+        log.iter().for_each(|entry| before.entry(entry).unwrap());
+        assert_eq!(before.tree().node_count(), 4, "the file of then refuses a time to live");
+        let rules = Rules { extended_types: true, ..Rules::DEFAULT };
+        let mut after = Machine::fresh(Options { rules, ..Options::default() });
+        after.entry(&log[0]).unwrap();
+        after.entry(&log[1]).unwrap();
+        let refused = after.entry(&log[2]).unwrap_err();
+        assert!(refused.contains("start the server again") && after.wants_again(), "{refused}");
+        after.restart();
+        log.iter().for_each(|entry| after.entry(entry).unwrap());
+        assert_eq!((after.digest(), after.wants_again()), (before.digest(), false));
     }
 
     /// The records of a whole state, sorted; those of the mark agree with them.

@@ -8,6 +8,7 @@
 use crate::replica::Replica;
 use crate::replica::comparison::{DEFINITION, DigestReport, Finding, Search, Window};
 use crate::replica::consensus::{Refusal, RefusalKind};
+use crate::replica::durable::Membership;
 use crate::replica::machine::version;
 use crate::replica::messages::{PeerMessage, server_of};
 
@@ -30,8 +31,8 @@ impl Replica {
         self.report_digests();
     }
 
-    /// Time has passed: recomputes a part of the digest. A pass that finds another one shows it to the others with the
-    /// next report, and the majority decides; a server without others ends.
+    /// Time has passed: recomputes a part of the digest. A server whose memory has changed ends: its disk has what was
+    /// written.
     pub(super) fn scrub(&mut self) {
         if mutant!("flipped-byte") {
             self.state.machine_mut().flip_a_byte("/n0");
@@ -44,18 +45,15 @@ impl Replica {
         let Some(is_equal) = machine.scrub(SCRUB_ZNODES_PER_TICK, SCRUB_BYTES_PER_TICK) else {
             return;
         };
-        self.comparison.scrubbed(is_equal, now_us);
-        if is_equal {
-            return;
-        }
-        self.comparison.corrected(self.state.machine().digest());
-        if self.setup.ensemble.is_none() {
+        self.comparison.scrubbed(now_us);
+        if !is_equal {
             let words = "the memory of this server changed under its znodes: the digest of what is there is not \
                          that of what was written. It serves no client any more; a start reads its state from the \
-                         disk";
+                         disk. If it happens again, test the memory of the machine";
             let (words, kind) = (words.to_owned(), RefusalKind::MemoryChanged);
+            self.stop_serving();
+            self.clients.drop_output();
             self.consensus.refuse(Refusal { words, kind });
-            self.stop_if_refused();
         }
     }
 
@@ -89,6 +87,12 @@ impl Replica {
     fn is_member(&self, id: u64) -> bool {
         let membership = self.consensus.membership();
         membership.voters.contains(&id) || membership.learners.contains(&id)
+    }
+
+    /// Others are members, perhaps: a server that is none any more has no report.
+    pub(super) fn keep_reports_of_members(&mut self) {
+        let Membership { voters, learners } = self.consensus.membership();
+        self.comparison.retain(|id| voters.contains(&id) || learners.contains(&id));
     }
 
     /// An entry was applied.
@@ -143,7 +147,9 @@ impl Replica {
         }
         self.comparison.diverged(*divergence, self.clocks.now_us());
         self.stop_serving();
+        self.clients.drop_output();
         self.resign();
+        self.consensus.let_vote(false);
         self.look_for_difference();
     }
 
@@ -156,6 +162,14 @@ impl Replica {
     /// Whether this server has diverged.
     pub(in crate::replica) fn is_diverged(&self) -> bool {
         self.comparison.search().is_some()
+    }
+
+    /// Why this server ends, as far as it is known by now: its state is not that of the majority. To be written to its
+    /// directory at once.
+    #[must_use]
+    pub fn divergence(&self) -> Option<String> {
+        let search = self.comparison.search()?;
+        search.divergence().agreed.map(|_| self.words(search))
     }
 
     /// Looks for the first entry that differs, and then refuses to take part any more.
@@ -194,9 +208,9 @@ impl Replica {
             ),
             None => format!(
                 "no majority of the voters has the same state, {evidence}. Which one is right is not known, so all \
-                 servers stop. Compare their states (`lockkeeper snapshot`) and audit logs, let the ensemble go on \
-                 from the server whose state is right (`lockkeeper member recover`), and start the others with \
-                 --rejoin"
+                 servers stop. Compare their states (`lockkeeper snapshot save --offline`) and audit logs. On the \
+                 server whose state is right, remove the file `undecided` from its data directory and start it; \
+                 start the others with --rejoin"
             ),
         }
     }

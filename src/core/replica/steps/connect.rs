@@ -54,19 +54,33 @@ impl Replica {
         self.forward((conn, 0), session, 0, &op);
     }
 
-    /// Without a leader: only who says that reading is enough is served, and only by a server that
-    /// is told to.
+    /// Without a leader: only a client that says that reading is enough is served, and only by a server that is told
+    /// to. A session that it has already stays as it is: this server shows its state under that name, and whether the
+    /// session has ended meanwhile is decided by the next leader. One that is not known here may be newer than this
+    /// state, so no client is told that it is gone.
     fn connect_read_only(&mut self, conn: ConnId, request: &ConnectRequest, timeout_ms: i32) {
-        let is_offered = self.is_read_only() && request.read_only == Some(true);
-        let is_known = self.state.machine().sessions().is_open(request.session_id);
-        if !is_offered || is_known {
+        if !self.is_read_only() || request.read_only != Some(true) {
             return self.refuse(conn, WhyAway::NotServing, None);
         }
-        if request.session_id != 0 {
-            let why = WhyAway::SessionGone { session: request.session_id };
-            return self.refuse_session(conn, why, request.read_only);
-        }
-        let (session, password) = self.sessions.open_local(timeout_ms);
+        let (session, timeout_ms, password) = match request.session_id {
+            0 => {
+                let (session, password) = self.sessions.open_local(timeout_ms);
+                (session, timeout_ms, password)
+            }
+            session => {
+                let Some(known) = self.state.machine().sessions().find(session).copied() else {
+                    return self.refuse(conn, WhyAway::NotServing, None);
+                };
+                if known.password[..] != request.password[..] {
+                    let why = WhyAway::WrongPassword { session };
+                    return self.refuse_session(conn, why, request.read_only);
+                }
+                if let Some(old) = self.clients.connection_of(session) {
+                    self.clients.hang_up(old);
+                }
+                (session, known.timeout_ms, known.password)
+            }
+        };
         let response =
             ConnectResponse { timeout_ms, session_id: session, password, read_only: Some(true) };
         self.clients.set_read_only(conn);

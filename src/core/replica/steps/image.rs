@@ -18,6 +18,9 @@ impl Replica {
         mark: Mark,
         machine: Box<Machine>,
     ) {
+        if self.is_diverged() {
+            return;
+        }
         let own = self.consensus.id();
         let metadata = message.mut_snapshot().mut_metadata();
         if (metadata.index, metadata.term) != (mark.index, mark.term) {
@@ -42,6 +45,7 @@ impl Replica {
     pub(in crate::replica) fn install(&mut self, at: (u64, u64)) -> Result<(), String> {
         let mark = self.state.install(at)?;
         self.record_anew();
+        self.keep_reports_of_members();
         if !mutant!("image-keeps-clients") {
             self.stop_serving();
         }

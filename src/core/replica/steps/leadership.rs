@@ -10,7 +10,7 @@
 
 use crate::config::Role;
 use crate::proto::Text;
-use crate::replica::machine::{BatchBuilder, Origin, TxnOp, members, version};
+use crate::replica::machine::{BatchBuilder, Origin, TxnOp, members, version, xid_of};
 use crate::replica::messages::server_of;
 use crate::replica::request::ConnId;
 use crate::replica::{Replica, Report};
@@ -29,7 +29,7 @@ impl Replica {
     /// Whether those who only read are served, for lack of a leader.
     pub(super) fn is_read_only(&self) -> bool {
         let is_leaderless = self.leadership.is_leaderless(self.clocks.now_us());
-        self.setup.read_only_mode && !self.is_serving() && is_leaderless
+        self.setup.read_only_mode && !self.is_serving() && is_leaderless && !self.is_diverged()
     }
 
     /// Begins or ends to serve, as leadership comes and goes. A leader serves once it has applied
@@ -138,7 +138,7 @@ impl Replica {
         }
         let mut batch = BatchBuilder::default();
         let op = TxnOp::Upgrade { version, release: Text::from(version::RELEASE) };
-        batch.push(Origin::default(), 0, 0, &[], &op);
+        batch.push(Origin::default(), 0, xid_of(self.rules()), &[], &op);
         let mut payload = batch.take();
         self.stamp(&mut payload);
         // Where it is not taken, the operator sees that nothing came of it.

@@ -10,7 +10,6 @@ use crate::proto::request::Request;
 use crate::proto::{ErrorCode, OpCode};
 use crate::replica::Replica;
 use crate::replica::consensus::{PeerProgress, Step};
-use crate::replica::durable::Membership;
 use crate::replica::machine::members::{self, Asked, Members};
 use crate::replica::machine::{Batch, BatchBuilder, TxnOp, members_mark};
 use crate::replica::messages::{Member, raft_id, server_of};
@@ -62,6 +61,7 @@ impl Replica {
         if self.leadership.leads().is_none()
             || self.setup.ensemble.is_none()
             || self.consensus.is_changing()
+            || self.is_diverged()
         {
             return;
         }
@@ -120,8 +120,7 @@ impl Replica {
     /// A step towards the members was applied.
     pub(in crate::replica) fn voters_changed(&mut self) {
         self.ensemble.voters_changed();
-        let Membership { voters, learners } = self.consensus.membership();
-        self.comparison.retain(|id| voters.contains(&id) || learners.contains(&id));
+        self.keep_reports_of_members();
         if mutant!("removal-without-mark") && self.voters_are_members() {
             self.clients.members_settled();
         }

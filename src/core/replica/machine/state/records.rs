@@ -160,8 +160,9 @@ impl Machine {
 impl Restore for Machine {
     fn restart(&mut self) {
         let (audits_replay, known_version) = (self.audits_replay, self.known_version);
+        let legacy = self.legacy.anew();
         let fresh = Self::fresh(self.tree.options().clone());
-        *self = Self { audits_replay, known_version, ..fresh };
+        *self = Self { audits_replay, known_version, legacy, ..fresh };
     }
 
     fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
@@ -232,6 +233,10 @@ impl Restore for Machine {
             return Err(format!("zxid {:#x}, but the mark says {:#x}", self.last_zxid, mark.zxid));
         }
         Ok(())
+    }
+
+    fn wants_again(&self) -> bool {
+        self.legacy.is_corrected()
     }
 
     fn entry(&mut self, entry: &Entry) -> Result<(), String> {
