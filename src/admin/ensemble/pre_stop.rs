@@ -113,7 +113,9 @@ fn verdict(target: u8, leader: u8, standings: &Standings, ignored: &[u8]) -> Ver
     let target_votes = known.is_none_or(|peer| peer.votes);
     let voters = 1 + peers.iter().filter(|peer| peer.votes).count();
     let majority = voters / 2 + 1;
-    if target_votes && voters - 1 < majority {
+    // A participant that is yet to vote may be spared, or spare another one, when it does.
+    let will_vote = |peer: &PeerStatus| !peer.votes && !peer.is_observer && !is_lost(peer);
+    if target_votes && voters - 1 < majority && !others().any(will_vote) {
         return Verdict::Never(alone(voters));
     }
     let mut reasons = Vec::new();
@@ -268,6 +270,17 @@ mod tests {
         let peers = [voter(2), voter(3), PeerStatus { is_synced: false, ..observer(4) }];
         assert_said(&peers, 2, &[], "not now", &["server 4 has not caught up"]);
         assert_said(&peers, 4, &[], "ok", &["server 4 is an observer"]);
+    }
+
+    #[test]
+    fn of_two_voters_one_can_be_spared_once_the_third_votes() {
+        let peers = [voter(2), joining(3)];
+        for target in [1, 2] {
+            let lost = format!("the majority would be lost: without server {target}, 1 of 2");
+            let reasons: &[&str] = &[&lost, "server 3 has no vote yet"];
+            assert_said(&peers, target, &[], "not now", reasons);
+        }
+        assert_said(&peers, 2, &[3], "interrupts the service", &["of 2 voters none"]);
     }
 
     #[test]

@@ -38,7 +38,7 @@ const BEGINNING: &[u8] = b"{\"index\":";
 
 impl Audit {
     /// Opens the file and appends to what is there. Lines that are there, or in the file that was the last one to be
-    /// moved away (`NAME.1`) if this one is empty, are not written again.
+    /// moved away (`NAME.1`), are not written again.
     ///
     /// # Errors
     /// Why it cannot be opened.
@@ -51,11 +51,13 @@ impl Audit {
             let (path, bytes) = (path.display(), torn.len());
             tracing::info!(%path, bytes, "a line of the audit log that a kill had cut off was removed");
         }
-        if end.is_empty() {
+        if (end.len() as u64) < END_BYTES_MAX {
             let mut before = OsString::from(path);
             before.push(".1");
             // One that cannot be read is not this server's.
-            end = end_of(Path::new(&before)).unwrap_or_default();
+            let mut lines = end_of(Path::new(&before)).unwrap_or_default();
+            lines.extend_from_slice(&end);
+            end = lines;
         }
         let mut written = BTreeMap::new();
         for identity in String::from_utf8_lossy(&end).lines().filter_map(identity) {
@@ -283,6 +285,10 @@ mod tests {
         audit.reopen();
         Audit::open(&path).unwrap().write(&[at(1, 10), at(2, 20), at(3, 30)], &[]).unwrap();
         assert_eq!((zxids(&moved), zxids(&path)), (vec![1, 2], vec![3]));
+        // The new file has lines by now, and those before them are applied again all the same.
+        let again = [at(1, 10), at(2, 20), at(3, 30), at(4, 40)];
+        Audit::open(&path).unwrap().write(&again, &[]).unwrap();
+        assert_eq!((zxids(&moved), zxids(&path)), (vec![1, 2], vec![3, 4]));
     }
 
     #[test]

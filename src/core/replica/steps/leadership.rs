@@ -76,7 +76,10 @@ impl Replica {
         let is_sure = now_us < doubts_from_us;
         if leads && is_sure || !is_leader && mutant!("follower-serves-at-once") {
             self.serve();
-        } else if !is_leader && self.leadership.lacks_barrier() && self.state.machine().may_serve()
+        } else if !is_leader
+            && self.leadership.lacks_barrier()
+            && self.state.machine().may_serve()
+            && !self.is_diverged()
         {
             self.leadership.set_barrier(self.clients.ask_sync());
         }
