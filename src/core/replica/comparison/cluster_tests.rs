@@ -59,6 +59,7 @@ fn a_follower_or_a_leader_whose_state_is_another_is_named_and_answers_no_client(
         assert_eq!(refused(&cluster), [victim]);
         let words = cluster.replicas[&victim].refused().unwrap().words.clone();
         assert!(words.contains(&format!("first with zxid {wrong_zxid:#x}")), "{words}");
+        assert!(words.contains(": setData /a"), "{words}");
         assert!(words.contains("--rejoin"), "{words}");
         assert!(cluster.closed(victim, 1), "its clients are sent away");
         cluster.replies(victim, 1);

@@ -24,6 +24,7 @@ mod terms;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use bytes::Bytes;
 use raft::eraftpb::{Entry as RaftEntry, Message, MessageType};
 use raft::{Config, RawNode, ReadOnlyOption, ReadState, SnapshotStatus, StateRole};
 
@@ -501,6 +502,11 @@ impl Consensus {
     /// Up to where the log is committed, and its last index.
     pub(in crate::replica) fn log_ends(&self) -> (u64, u64) {
         (self.node.raft.raft_log.committed, self.last_index())
+    }
+
+    /// The data of an entry, as long as it is in memory.
+    pub(in crate::replica) fn entry_in_memory(&self, index: u64) -> Option<Bytes> {
+        self.node.store().in_memory(index)
     }
 
     /// Last index of the log here, durable or not.

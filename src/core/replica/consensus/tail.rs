@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
+use bytes::Bytes;
 use raft::eraftpb::{
     ConfState, Entry as RaftEntry, EntryType, HardState as RaftHardState, Snapshot,
 };
@@ -266,6 +267,12 @@ impl Tail {
                 _ => return,
             }
         }
+    }
+
+    /// The data of an entry, unless it must be read from the disk.
+    pub(in crate::replica) fn in_memory(&self, index: u64) -> Option<Bytes> {
+        let position = usize::try_from(index.checked_sub(self.before.0 + 1)?).ok()?;
+        self.entries.get(position).map(|entry| entry.data.clone())
     }
 
     /// Index of the last entry.

@@ -2,8 +2,10 @@
 //!
 //! *Owns* the names that its lines use. *Never* decides anything: it reads what was applied.
 
+use bytes::Bytes;
+
 use super::state::{Applied, Machine, SessionChange};
-use super::txn::{Txn, TxnOp};
+use super::txn::{Batch, Txn, TxnOp};
 use crate::proto::request::Request;
 use crate::proto::{ErrorCode, MultiOp, MultiResult, OpCode, Response, Text};
 use crate::replica::audit_line::AuditLine;
@@ -71,6 +73,30 @@ fn path(txn: &Txn, applied: &Applied) -> Option<String> {
     if let Ok(Response::Path(path) | Response::PathStat(path, _)) = &applied.result {
         return Some(path.as_str().to_owned());
     }
+    asked_path(txn)
+}
+
+/// Operations and paths of an entry, for people: a few of them.
+pub(in crate::replica) fn asked(data: &Bytes) -> String {
+    const SHOWN_MAX: usize = 8;
+    let txns = Batch::decode(data).map_or_else(|_| Vec::new(), |batch| batch.txns);
+    let shown = txns.iter().take(SHOWN_MAX).map(|txn| {
+        let op = match &txn.op {
+            TxnOp::Client { op, .. } => OpCode::from_wire(*op).unwrap_or(OpCode::Check),
+            _ => OpCode::Check,
+        };
+        asked_path(txn)
+            .map_or_else(|| name(txn, op).to_owned(), |of| format!("{} {of}", name(txn, op)))
+    });
+    let mut shown: Vec<String> = shown.collect();
+    if txns.len() > SHOWN_MAX {
+        shown.push(format!("and {} more", txns.len() - SHOWN_MAX));
+    }
+    shown.join(", ")
+}
+
+/// The path that it asks for, if it asks for one.
+fn asked_path(txn: &Txn) -> Option<String> {
     let path = |path: &Text| Some(path.as_str().to_owned());
     match &txn.op {
         TxnOp::Reap { path: reaped } => path(reaped),

@@ -9,7 +9,7 @@ use crate::replica::Replica;
 use crate::replica::comparison::{DEFINITION, DigestReport, Finding, Search, Window};
 use crate::replica::consensus::{Refusal, RefusalKind};
 use crate::replica::durable::Membership;
-use crate::replica::machine::version;
+use crate::replica::machine::{asked, version};
 use crate::replica::messages::{PeerMessage, server_of};
 
 /// Most znodes whose digests are recomputed in one tick (`timing::TICK_MS`), and about so many bytes of data: a pass
@@ -220,7 +220,10 @@ impl Replica {
         let (equal, differs) = search.found();
         match (equal, self.comparison.zxid(differs)) {
             (Some(equal), Some(zxid)) if equal + 1 == differs => {
-                format!("first with zxid {zxid:#x}, log entry {differs}")
+                let entry = self.consensus.entry_in_memory(differs);
+                let asked = entry.map(|data| asked(&data)).filter(|asked| !asked.is_empty());
+                let asked = asked.map_or_else(String::new, |asked| format!(": {asked}"));
+                format!("first with zxid {zxid:#x}, log entry {differs}{asked}")
             }
             (Some(equal), Some(last)) => {
                 format!("first between log entries {equal} and {differs} (up to zxid {last:#x})")
