@@ -24,7 +24,7 @@ pub(crate) struct Numbers {
     pub(crate) manifest: u8,
 }
 
-/// What is written at a version of the ensemble. Those of the second one differ in their numbers alone: the entries in
+/// Formats written at a version of the ensemble. Those of the second one differ in their numbers alone: the entries in
 /// them carry rules.
 pub(crate) const fn written_at(version: u8) -> Numbers {
     let later = version - FIRST;

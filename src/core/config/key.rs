@@ -123,21 +123,7 @@ impl Key {
         form: Form,
         doc: &'static str,
     ) -> Key {
-        let (default_without_file, sample, stand_in, counts) = (None, None, None, Counts::Own);
-        let show = |_: &Config| String::new();
-        let default = "";
-        Key {
-            name,
-            form,
-            effect,
-            doc,
-            default,
-            default_without_file,
-            sample,
-            show,
-            stand_in,
-            counts,
-        }
+        Key { form, effect, ..Key::effective(name, "", |_| String::new(), doc) }
     }
 
     pub(super) const fn number(mut self, min: i64, max: i64, set: fn(&mut Config, i64)) -> Key {

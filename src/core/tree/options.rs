@@ -34,9 +34,7 @@ impl Rules {
     /// As ZooKeeper is configured unless told otherwise.
     pub const DEFAULT: Self =
         Self { extended_types: false, enforce_quota: false, skip_acl: false, digest_auth: true };
-}
 
-impl Rules {
     /// Keys of the configuration that give the rules, and their values as a file has them.
     #[must_use]
     pub fn settings(self) -> [(&'static str, &'static str); 4] {

@@ -33,8 +33,7 @@ impl Tree {
     }
 
     /// Changes a byte of the data of a znode in memory, as a defect of the memory would.
-    #[doc(hidden)]
-    pub fn flip_a_byte(&mut self, path: &str) -> bool {
+    pub(crate) fn flip_a_byte(&mut self, path: &str) -> bool {
         let Some(id) = self.find(path) else { return false };
         let znode = &mut self.slab[id];
         let Some(mut data) = znode.data().map(<[u8]>::to_vec).filter(|data| !data.is_empty())

@@ -22,7 +22,7 @@ pub(in crate::server) struct Audit {
     path: PathBuf,
     file: File,
     text: String,
-    /// How many lines of each identity were at the end of the file at the start. Empty once later ones are written.
+    /// Number of lines of each identity at the end of the file at the start. Empty once later ones are written.
     written: BTreeMap<Identity, u32>,
 }
 

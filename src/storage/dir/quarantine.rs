@@ -140,7 +140,8 @@ pub fn begin_anew(place: &Place, opened: Opened) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// What was set aside, and not only in part: the identity goes last, and the mark of a state that had diverged.
+/// Directory of data that was set aside, and not only in part: the identity goes last, and the mark of a state that
+/// had diverged.
 fn complete(fs: &dyn Fs, place: &Place) -> Result<Option<PathBuf>, FsError> {
     let marks = [Unusable::Diverged.file(), Unusable::Undecided.file()];
     for name in fs.list(&place.data)? {

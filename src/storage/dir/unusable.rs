@@ -15,9 +15,9 @@ use crate::fs::{Fs, FsError, read_file, write_file};
 /// Why a directory must not be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unusable {
-    /// It is an older copy of what its server had.
+    /// Older copy of what its server had.
     RolledBack,
-    /// Its copies of the state are not what the majority has; its log is right.
+    /// Copies of a state that the majority does not have, beside a log that is right.
     Diverged,
     /// No majority had the same state: an operator decides whether this one is right.
     Undecided,
@@ -81,7 +81,7 @@ pub(crate) fn unusable(fs: &dyn Fs, dir: &Path) -> Result<Option<Unusable>, FsEr
     Ok(None)
 }
 
-/// That `dir` is not marked.
+/// Checks that `dir` is not marked.
 ///
 /// # Errors
 /// It is: with the words that were written.

@@ -363,7 +363,7 @@ impl Connection {
     }
 
     /// Takes the output.
-    /// What is queued is not sent; whether the connection ends stays as it is.
+    /// Drops what is queued; a connection that ends still does.
     pub(super) fn drop_output(&mut self) {
         self.behind_members = None;
         self.out.frames.clear();

@@ -50,7 +50,7 @@ pub(in crate::replica) struct Rules {
 }
 
 impl Rules {
-    /// Those of a server that does not lead yet.
+    /// Rules of a server that does not lead yet.
     pub(in crate::replica) fn of(setup: &Setup) -> Self {
         Self {
             eager_acl_check: false,
@@ -262,7 +262,7 @@ impl Clients {
         self.touch(conn);
     }
 
-    /// What is queued for clients goes to none of them: it may show a state that is wrong.
+    /// Drops what is queued for all clients: it may show a state that is wrong.
     pub(in crate::replica) fn drop_output(&mut self) {
         for connection in self.connections.values_mut() {
             connection.drop_output();

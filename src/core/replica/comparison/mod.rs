@@ -25,15 +25,6 @@ const SCRUB_INTERVAL_US: u64 = 10_000_000;
 /// Time between two windows of a leader, in microseconds.
 const INTERVAL_US: u64 = 250_000;
 
-/// What a report has shown of this server.
-#[derive(Debug)]
-pub(in crate::replica) enum Finding {
-    /// Nothing new.
-    Nothing,
-    /// A majority has another state than this server.
-    Diverged(Box<Divergence>),
-}
-
 /// See the module.
 #[derive(Debug, Default)]
 pub(in crate::replica) struct Comparison {
@@ -143,35 +134,34 @@ impl Comparison {
         self.differing.retain(|id, _| is_member(*id));
     }
 
-    /// Judges the reports of a window. `voters`: raft ids of both sets. `own`: this server's.
+    /// Judges the reports of a window: evidence, if a majority has another state than this server. `voters`: raft ids
+    /// of both sets. `own`: this server's.
     pub(in crate::replica) fn judge(
         &mut self,
         voters: &[Vec<u64>],
         own: u64,
         about: DigestReport,
-    ) -> Finding {
+    ) -> Option<Divergence> {
         let is_it =
             |report: &&DigestReport| (report.window, report.term) == (about.window, about.term);
         // Without its own report, a server does not know whether the others have the same log.
-        let Some(own_report) = self.own.iter().rev().find(is_it).copied() else {
-            return Finding::Nothing;
-        };
+        let own_report = self.own.iter().rev().find(is_it).copied()?;
         let mut values: Values = BTreeMap::from([(own, own_report.value)]);
         for (id, reports) in &self.others {
             values.extend(reports.iter().rev().find(is_it).map(|report| (*id, report.value)));
         }
         let agreed = match judge(voters, &values) {
-            Verdict::Unknown => return Finding::Nothing,
+            Verdict::Unknown => return None,
             Verdict::Agreed(value) if value == own_report.value => {
                 self.agreed += u64::from(!std::mem::replace(&mut self.is_counted, true));
                 self.differs = None;
                 self.note_others(own, value, &values, about.window.to);
-                return Finding::Nothing;
+                return None;
             }
             Verdict::Agreed(value) => Some(value),
             Verdict::Impossible => None,
         };
-        Finding::Diverged(Box::new(Divergence { agreed, report: own_report, values }))
+        Some(Divergence { agreed, report: own_report, values })
     }
 
     fn note_others(&mut self, own: u64, agreed: Value, values: &Values, to: u64) {
@@ -261,8 +251,7 @@ mod tests {
     }
 
     fn judged(comparison: &mut Comparison, own: u64) -> bool {
-        let finding = comparison.judge(&[VOTERS.to_vec()], own, report(RIGHT));
-        matches!(finding, Finding::Diverged(_))
+        comparison.judge(&[VOTERS.to_vec()], own, report(RIGHT)).is_some()
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl Record {
     }
 }
 
-/// What an entry adds to the sum: an odd factor loses no bit of the digest.
+/// Summand of an entry: an odd factor loses no bit of the digest.
 fn share(index: u64, digest: u128) -> u128 {
     digest.wrapping_mul(u128::from(index) << 1 | 1)
 }

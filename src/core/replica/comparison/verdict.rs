@@ -11,7 +11,7 @@ use super::record::Value;
 /// Reports of one window, by raft id.
 pub(super) type Values = BTreeMap<u64, Value>;
 
-/// What the reports of a window prove.
+/// Conclusion from the reports of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Nothing yet.

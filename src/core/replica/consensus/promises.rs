@@ -190,17 +190,17 @@ impl Asking {
 pub struct Refusal {
     /// What is wrong, and what to do.
     pub words: String,
-    /// What is wrong.
+    /// Defect of the data.
     pub kind: RefusalKind,
 }
 
-/// What is wrong with the data of a server that must not take part.
+/// Defect of the data of a server that must not take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalKind {
-    /// Its term is too far ahead of the others'.
+    /// Term too far ahead of the others'.
     FarAhead,
-    /// It is known to lack what the server has promised. That stays so when those who remember it are gone, and is to
-    /// be written to its directory (`storage::mark_unusable`).
+    /// Data that lacks what the server has promised. That stays so when the servers that remember it are gone, and is
+    /// to be written to its directory (`storage::mark_unusable`).
     RolledBack,
     /// The memory of a server on its own changed under its state.
     MemoryChanged,

@@ -147,7 +147,7 @@ impl Rollback {
         self.refuse_with(Refusal { words, kind });
     }
 
-    /// The same, in these words.
+    /// Refuses to take part, in these words.
     pub(super) fn refuse_with(&mut self, refusal: Refusal) {
         self.refusal.get_or_insert(refusal);
         self.may_vote = false;

@@ -20,13 +20,13 @@ pub(in crate::replica) fn xid_of(rules: Rules) -> i32 {
     i32::from(flags_of(rules) | FLAG_AGREED)
 }
 
-/// What [`xid_of`] was made of.
+/// Rules that [`xid_of`] was made of.
 pub(super) fn named_rules(cxid: i32) -> Option<Rules> {
     let flags = u8::try_from(cxid).ok().filter(|flags| flags & FLAG_AGREED != 0)?;
     rules_of(flags & !FLAG_AGREED)
 }
 
-/// What [`flags_of`] was made of. `None`: there is a flag that means nothing.
+/// Rules that [`flags_of`] was made of. `None`: there is a flag that means nothing.
 pub(super) fn rules_of(flags: u8) -> Option<Rules> {
     let holds = |flag| flags & flag != 0;
     let rules = Rules {

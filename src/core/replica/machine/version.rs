@@ -30,7 +30,7 @@ pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 pub(super) struct LegacyRules {
     /// Rules of this server's file, or those that the log names.
     rules: Rules,
-    /// They have decided a transaction that this process applied.
+    /// A transaction was decided by them in this process.
     is_used: bool,
     /// The log has named others.
     is_corrected: bool,
@@ -65,7 +65,7 @@ impl LegacyRules {
             .to_owned())
     }
 
-    /// The same rules, for another replay.
+    /// Rules for another replay.
     pub(super) fn anew(self) -> Self {
         Self { is_used: false, is_corrected: false, ..self }
     }

@@ -6,7 +6,7 @@
 //! reported and ends no server. *Never* trusts what a server says of another one.
 
 use crate::replica::Replica;
-use crate::replica::comparison::{DEFINITION, DigestReport, Finding, Search, Window};
+use crate::replica::comparison::{DEFINITION, DigestReport, Search, Window};
 use crate::replica::consensus::{Refusal, RefusalKind};
 use crate::replica::durable::Membership;
 use crate::replica::machine::{asked, version};
@@ -89,7 +89,7 @@ impl Replica {
         membership.voters.contains(&id) || membership.learners.contains(&id)
     }
 
-    /// Others are members, perhaps: a server that is none any more has no report.
+    /// Drops the reports of servers that are no members any more.
     pub(super) fn keep_reports_of_members(&mut self) {
         let Membership { voters, learners } = self.consensus.membership();
         self.comparison.retain(|id| voters.contains(&id) || learners.contains(&id));
@@ -137,15 +137,12 @@ impl Replica {
 
     fn judge(&mut self, about: DigestReport) {
         let voters = self.consensus.voters_of_both();
-        let Finding::Diverged(divergence) =
-            self.comparison.judge(&voters, self.consensus.id(), about)
-        else {
-            return;
-        };
+        let found = self.comparison.judge(&voters, self.consensus.id(), about);
+        let Some(divergence) = found else { return };
         if self.state.machine().version() < version::SECOND {
             return self.comparison.differs_here(about.window.to);
         }
-        self.comparison.diverged(*divergence, self.clocks.now_us());
+        self.comparison.diverged(divergence, self.clocks.now_us());
         self.stop_serving();
         self.clients.drop_output();
         self.resign();
