@@ -79,9 +79,9 @@ impl Comparison {
         self.scrubs
     }
 
-    /// This server leads anew.
+    /// This server leads anew: its first window begins where that of the leader before has ended.
     pub(in crate::replica) fn begin_to_lead(&mut self) {
-        self.named = None;
+        self.named = self.own.back().map(|report| (report.window.to, 0));
     }
 
     /// The next window that this leader names: from the last one to the entry that it has applied. `None`: it is not
@@ -191,7 +191,7 @@ impl Comparison {
 
     /// This server has diverged: the first entry that differs is looked for.
     pub(in crate::replica) fn diverged(&mut self, divergence: Divergence, now_us: u64) {
-        self.search = Some(Search::new(divergence, now_us));
+        self.search = Some(Search::new(divergence, self.record.first(), now_us));
     }
 
     /// The search, once this server has diverged.

@@ -87,6 +87,11 @@ impl Record {
         Some(DigestReport { definition: DEFINITION, window, term: last.term, value })
     }
 
+    /// First entry whose state is remembered.
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
     /// zxid of the last transaction up to an entry.
     pub(super) fn zxid(&self, index: u64) -> Option<i64> {
         self.point(index).map(|point| point.zxid)

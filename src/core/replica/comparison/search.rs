@@ -1,6 +1,7 @@
 //! The search for the first entry after which a server's state differed.
 //!
-//! *Owns* a bisection of the window that convicted the server, over reports of a server that has the majority's state.
+//! *Owns* a bisection over reports of a server that has the majority's state: of the window that convicted this server,
+//! or of the entries before it, where the states differed already when it began.
 //! *Invariant*: it ends within [`SEARCH_US_MAX`], with what is known by then. *Never* serves anybody.
 
 use super::record::{DigestReport, Value, Window};
@@ -37,19 +38,27 @@ pub(in crate::replica) struct Search {
     /// Servers that are asked, in turn.
     agreeing: Vec<u64>,
     turn: usize,
+    /// First entry whose state is remembered here.
+    first: u64,
+    /// Entry after which the states may have been equal, and how far the next one lies before it.
+    probe: u64,
+    step: u64,
     /// Index of an entry after which the states were equal, once that is known.
     equal: Option<u64>,
     /// Index of an entry up to which they differed.
     differs: u64,
     asked_us: Option<u64>,
     begun_us: u64,
-    /// The states differed before the window already.
+    /// The states differed already after the first entry that is remembered.
     is_older: bool,
 }
 
 impl Search {
-    pub(super) fn new(divergence: Divergence, now_us: u64) -> Self {
+    pub(super) fn new(divergence: Divergence, first: u64, now_us: u64) -> Self {
         Self {
+            first,
+            probe: divergence.report.window.from,
+            step: 1,
             agreeing: divergence.agreeing(),
             turn: 0,
             equal: None,
@@ -92,16 +101,12 @@ impl Search {
         Some((self.agreeing[self.turn % self.agreeing.len()], self.question()))
     }
 
-    /// At first, whether the states were equal before the window; then half of what is left of it.
+    /// At first, whether the states were equal before the window, or ever further before it; then half of what is left.
     fn question(&self) -> Window {
         match self.equal {
-            None => Window { from: self.first(), to: self.first() },
+            None => Window { from: self.probe, to: self.probe },
             Some(equal) => Window { from: equal, to: equal + (self.differs - equal) / 2 },
         }
-    }
-
-    fn first(&self) -> u64 {
-        self.divergence.report.window.from
     }
 
     pub(super) fn answered(&mut self, from: u64, report: &DigestReport, own: &DigestReport) {
@@ -111,7 +116,12 @@ impl Search {
         let is_equal = (report.term, report.value) == (own.term, own.value);
         match (self.equal, is_equal) {
             (None, true) => self.equal = Some(report.window.to),
-            (None, false) => (self.is_older, self.differs) = (true, report.window.to),
+            (None, false) => {
+                self.differs = report.window.to;
+                self.is_older = self.probe <= self.first;
+                self.probe = self.probe.saturating_sub(self.step).max(self.first);
+                self.step *= 2;
+            }
             (Some(_), true) => self.equal = Some(report.window.to),
             (Some(_), false) => self.differs = report.window.to,
         }
@@ -134,8 +144,10 @@ mod tests {
     fn search(from: u64, to: u64) -> Search {
         let values = [(1, WRONG), (2, RIGHT), (3, RIGHT)].into_iter().collect();
         let report = report(Window { from, to }, WRONG);
-        Search::new(Divergence { agreed: Some(RIGHT), report, values }, 0)
+        Search::new(Divergence { agreed: Some(RIGHT), report, values }, FIRST, 0)
     }
+
+    const FIRST: u64 = 40;
 
     /// Answers as a server would whose states differ from the asker's after this entry.
     fn run(search: &mut Search, first_wrong: u64) -> u64 {
@@ -150,21 +162,20 @@ mod tests {
 
     #[test]
     fn the_first_entry_that_differs_is_found_by_halves() {
-        for first_wrong in [101, 102, 777, 1100] {
+        for first_wrong in [41, 63, 99, 100, 101, 102, 777, 1100] {
             let mut search = search(100, 1100);
             let asked = run(&mut search, first_wrong);
             assert_eq!(search.found(), (Some(first_wrong - 1), first_wrong));
-            assert!(asked <= 12, "{asked}");
+            assert!(asked <= 13, "{asked}");
         }
     }
 
     #[test]
-    fn a_difference_from_before_the_window_is_known_as_such() {
+    fn a_difference_from_before_all_that_is_remembered_is_known_as_such() {
         let mut search = search(100, 1100);
-        let (server, window) = search.ask(0).unwrap();
-        search.answered(server, &report(window, RIGHT), &report(window, WRONG));
+        run(&mut search, FIRST);
         assert!(search.is_over(1));
-        assert_eq!(search.found(), (None, 100));
+        assert_eq!(search.found(), (None, FIRST));
     }
 
     #[test]
