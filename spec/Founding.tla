@@ -3,11 +3,12 @@
 (*                                                                            *)
 (* Servers with the same lines tell each other what they have and whom they   *)
 (* take for the candidate; whoever is heard may fall silent, and what it said *)
-(* be old. The founder is the only voter at first; the others join and get    *)
-(* their votes one by one. Nobody serves before the names of the members are  *)
-(* committed, and these only when a majority of the participants votes. Raft  *)
-(* is an interface: an entry is committed when a majority of the voters has   *)
-(* it; whoever leads next has what anybody in some majority has.              *)
+(* be old. All consent to a founding, but for a minority that an operator may *)
+(* leave out at any time. The founder is the only voter at first; the others  *)
+(* join and get their votes one by one. Nobody serves before the names of the *)
+(* members are committed, and these only when a majority of the participants  *)
+(* votes. Raft is an interface: an entry is committed when a majority of the  *)
+(* voters has it; whoever leads next has what anybody in some majority has.   *)
 EXTENDS Integers, FiniteSets
 
 CONSTANTS
@@ -83,8 +84,8 @@ Found(s) ==
     /\ kind[s] # "member" /\ voters[s] = {} /\ life[s] = 1
     /\ Candidate(s) = s
     /\ \A t \in Heard(s) : said[s][t].kind # "member"
-    /\ LET backers == {s} \cup {t \in Heard(s) : said[s][t].takes = s}
-       IN IsMajority(backers, Servers) \/ Has("founds without asking")
+    (* The others are left out by an operator's word. *)
+    /\ IsMajority({s} \cup {t \in Heard(s) : said[s][t].takes = s}, Servers)
     /\ Become(s, s)
     /\ voters' = [voters EXCEPT ![s] = {Id(s)}]
     /\ holds' = [holds EXCEPT ![s] = {s} \cap kept]

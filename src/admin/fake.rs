@@ -265,6 +265,11 @@ impl Source for Fake {
         Box::pin(async {})
     }
 
+    fn bootstrap(&self, without: Vec<u8>) -> Pending<'_, Option<Result<u128, String>>> {
+        self.asked.lock().unwrap().push(format!("bootstrap without {without:?}"));
+        Box::pin(async { Some(Err("it belongs to an ensemble".to_owned())) })
+    }
+
     fn migrate(&self, order: MigrateOrder, _admins: Vec<String>) -> Pending<'_, Option<Report>> {
         self.asked.lock().unwrap().push(format!("migrate {order:?}"));
         Box::pin(async { Some(Report::Migrated(Ok(String::new()))) })

@@ -113,6 +113,22 @@ impl World {
         if head.contains(" 200 ") { String::new() } else { body.to_owned() }
     }
 
+    /// An operator has this server found without another one: the status and the words of the answer.
+    async fn bootstrap(&self, id: u8, without: &str) -> String {
+        let address = format!("{}:{ADMIN_PORT}", self.net.host(id)).parse().unwrap();
+        let head = "X-Lockkeeper-Change: yes\r\n\r\n";
+        let request = format!("POST /bootstrap?without={without} HTTP/1.0\r\n{head}");
+        testkit::say(address, request.as_bytes()).await
+    }
+
+    /// The same, until nothing speaks against it.
+    async fn found_without(&self, id: u8, without: &str) {
+        wait_until("the ensemble is founded", async || {
+            self.bootstrap(id, without).await.starts_with("HTTP/1.0 200")
+        })
+        .await;
+    }
+
     async fn says(&self, id: u8, words: &str) {
         let what = format!("server {id} says: {words}");
         wait_until(&what, async || self.trouble(id).await.contains(words)).await;
@@ -230,9 +246,16 @@ async fn a_state_alone_serves_nobody_before_a_majority_has_joined() {
     let world = World::new();
     world.leave_state(1, "/lock").await;
     let first = world.start(1, &[1, 2, 3]).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert!(!first.status().serving);
+    world.says(1, "server 1 waits for server 2, 3, not heard for more than 3 s").await;
     let third = world.start(3, &[1, 2, 3]).await;
+    world.says(3, "`lockkeeper member bootstrap --without 2`").await;
+    assert!(!first.status().serving && !third.status().serving);
+    let refused = world.bootstrap(3, "1").await;
+    assert!(
+        refused.contains("409") && refused.contains("server 1 has a state of its own"),
+        "{refused}"
+    );
+    world.found_without(3, "2").await;
     serves(&first).await;
     serves(&third).await;
     // One of three is not enough, also when it was the only one with data.
@@ -251,6 +274,7 @@ async fn a_state_that_comes_too_late_is_kept_aside_and_its_server_joins_when_tol
     world.leave_state(1, "/old").await;
     let second = world.start(2, &[1, 2, 3]).await;
     let third = world.start(3, &[1, 2, 3]).await;
+    world.found_without(2, "1").await;
     serves(&second).await;
     client(world.address(2)).await.create("/new", b"", 0).await.unwrap();
     let first = world.start(1, &[1, 2, 3]).await;
@@ -325,9 +349,10 @@ async fn lines_that_name_other_participants_are_named_on_both_sides() {
     assert!(!second.status().serving && !third.status().serving);
     third.stop().await.unwrap();
     let third = world.start(3, &[1, 2, 3]).await;
+    let first = world.start(1, &[1, 2, 3]).await;
     serves(&second).await;
     serves(&third).await;
-    stop([second, third]).await;
+    stop([first, second, third]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

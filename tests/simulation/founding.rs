@@ -5,7 +5,8 @@
 //! the replica are the product's own, while what is right is written here without looking at them:
 //!
 //! * servers with lines that serve clients all belong to one ensemble;
-//! * no ensemble is founded while a participant has been serving by itself where the founder reaches it;
+//! * an ensemble is founded with the consent of all, but for participants that an operator has left out, of which
+//!   nothing is known that speaks against it;
 //! * what a server on its own kept is in every ensemble that goes on from it, and stays on its disk unless
 //!   an operator sets it aside;
 //! * what was acknowledged stays;
@@ -30,6 +31,8 @@ pub struct Seen {
     pub empty: u64,
     /// Servers that joined later.
     pub joined: u64,
+    /// Of these, ensembles that an operator had founded without some participants.
+    pub without: u64,
     /// Servers that came too late with a state, and those that the operator had join.
     pub late: u64,
     pub set_aside: u64,
@@ -53,10 +56,11 @@ impl Seen {
     }
 
     /// All of it by name.
-    pub fn all(&self) -> [(&'static str, u64); 12] {
+    pub fn all(&self) -> [(&'static str, u64); 13] {
         [
             ("with_state", self.with_state),
             ("empty", self.empty),
+            ("without", self.without),
             ("joined", self.joined),
             ("late", self.late),
             ("set_aside", self.set_aside),
@@ -70,10 +74,11 @@ impl Seen {
         ]
     }
 
-    fn all_mut(&mut self) -> [&mut u64; 12] {
+    fn all_mut(&mut self) -> [&mut u64; 13] {
         [
             &mut self.with_state,
             &mut self.empty,
+            &mut self.without,
             &mut self.joined,
             &mut self.late,
             &mut self.set_aside,

@@ -1,8 +1,9 @@
 //! State of a server and its ensemble, and operations of operators on them.
 //!
-//! *Owns* the routes of health checks, of the overview, of stops, upgrades and migrations. *Never*
+//! *Owns* the routes of health checks, of the overview, of foundings, stops, upgrades and migrations. *Never*
 //! decides for the ensemble: the replica does.
 
+mod bootstrap;
 mod health;
 mod migration;
 mod overview;
@@ -25,6 +26,7 @@ pub(super) const ROUTES: &[Route] = &[
     Route::reads("/overview", Asks::Commands, |asked| {
         Box::pin(async { shown(overview::overview(asked.source).await) })
     }),
+    Route::changes("/bootstrap", |asked| Box::pin(bootstrap::answer(asked))),
     Route::changes("/upgrade", |asked| Box::pin(upgrade::answer(asked))),
     Route::reads("/migration", Asks::Znodes, |asked| {
         Box::pin(migration::answer(asked, Migrate::Status))

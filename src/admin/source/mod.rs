@@ -65,6 +65,11 @@ pub trait Source: Send + Sync + 'static {
     /// Has the replica propose that the ensemble goes on to this version, if it leads.
     fn finish_upgrade(&self, version: u8) -> Pending<'_, ()>;
 
+    /// Has this server, which belongs to no ensemble yet, found one without these servers, or help to. The id of the
+    /// ensemble once it is founded, or why it is not, one reason in each line; `None`: the server is stopping. Waits
+    /// for up to a minute.
+    fn bootstrap(&self, without: Vec<u8>) -> Pending<'_, Option<Result<u128, String>>>;
+
     /// Has the replica do something of a live migration. `admins`: for a cutover, ZooKeeper's AdminServers.
     fn migrate(&self, order: MigrateOrder, admins: Vec<String>) -> Pending<'_, Option<Report>>;
 

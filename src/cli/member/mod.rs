@@ -3,9 +3,11 @@
 //! *Owns* the command's output, and which failure has which exit code of `exit.rs`. *Invariants*: speaks
 //! the client protocol alone, so it works from anywhere and against ZooKeeper, too; says what it did
 //! only after reading it back or being told so, and of a removal only after being told: what was removed
-//! may be stopped then. `can-stop` and `finish-upgrade` ask at HTTP ports, for only Lockkeeper's servers know. A
+//! may be stopped then. `bootstrap`, `can-stop` and `finish-upgrade` ask at HTTP
+//! ports, for only Lockkeeper's servers know. A
 //! change that is there already is no error, so a command whose answer was lost may be repeated.
 
+mod bootstrap;
 mod can_stop;
 mod finish_upgrade;
 mod modes;
@@ -61,6 +63,8 @@ pub(crate) enum MemberCommand {
     CanStop(can_stop::CanStopFlags),
     /// After all servers were upgraded: go on with the formats of the new release, and give up the way back
     FinishUpgrade(finish_upgrade::FinishUpgradeFlags),
+    /// Found an ensemble although participants are missing that were never there, or are lost for ever
+    Bootstrap(bootstrap::BootstrapFlags),
     /// After the majority was lost for ever: have this server, which is stopped, go on alone with its data
     Recover(recover::RecoverFlags),
 }
@@ -95,6 +99,7 @@ pub(super) fn run(command: &MemberCommand) -> ExitCode {
     let (done, output) = match command {
         MemberCommand::CanStop(flags) => (can_stop::run(flags), flags.output),
         MemberCommand::FinishUpgrade(flags) => (finish_upgrade::run(flags), flags.output),
+        MemberCommand::Bootstrap(flags) => (bootstrap::run(flags), flags.output),
         MemberCommand::Recover(flags) => (recover::run(flags), flags.output),
         MemberCommand::List { flags } => {
             (flags.access().and_then(|access| list(&access)), flags.output)

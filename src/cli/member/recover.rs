@@ -126,7 +126,8 @@ fn ask(recovery: &Recovery) -> Result<BTreeSet<u8>, Failure> {
     .expect("a String takes it");
     for (id, holder) in known.holders(now_us) {
         let holder = match holder {
-            Holder::Silent => "silent".to_owned(),
+            Holder::Silent => "not to be reached".to_owned(),
+            Holder::Mute => "a port of it is open and says nothing: it may run".to_owned(),
             Holder::Tells(position) => {
                 format!("its log ends at entry {} of term {}", position.index, position.term)
             }
@@ -191,6 +192,10 @@ fn why(refusal: &Refusal, flags: &RecoverFlags) -> String {
             position.index,
             position.term,
             flags.data.start_command()
+        ),
+        Refusal::Mute(id) => format!(
+            "server {id} may run: a port of it takes connections and says nothing. Stop it, and have it say what it \
+             has, or run this command again once no port of it is open"
         ),
         Refusal::Silent(ids) => format!(
             "not heard and not declared dead: {}. Run this command on each that is left, at the same time, or \

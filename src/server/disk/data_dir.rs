@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::replica::Machine;
-use crate::replica::founding::Identified;
+use crate::replica::founding::Decision;
 use crate::server::error::StartError;
 use crate::storage::{
     self, Identity, Lock, Mending, OpenError, Opened, Options, Place, ReadState, Report,
@@ -71,9 +71,10 @@ pub(in crate::server) fn hold(config: &Config) -> Result<Lock, StartError> {
 pub(in crate::server) fn founds(
     config: &Config,
     opened: &mut Opened,
-    decided: &Identified,
+    decided: &Decision,
 ) -> Result<(), StartError> {
-    opened.identity.members.clone_from(&decided.members);
+    opened.identity.members.clone_from(&decided.identity.members);
+    opened.identity.without.clone_from(&decided.without);
     let place = place(config);
     let stored = opened.identity.store(&*place.fs, &place.data);
     stored.map_err(refused)

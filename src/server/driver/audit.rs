@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::replica::AuditLine;
+use crate::server::clock;
 
 /// An open audit log.
 #[derive(Debug)]
@@ -114,6 +115,36 @@ impl Audit {
             append_line(&mut self.text, line, client.map(|(_, client)| client.as_str()));
         }
         self.file.write_all(self.text.as_bytes())
+    }
+
+    /// Writes that an ensemble was founded by an operator's word without these participants, durably.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    pub(in crate::server) fn bootstrapped(
+        &mut self,
+        ensemble: u128,
+        without: &[u8],
+    ) -> io::Result<()> {
+        let line = serde_json::json!({
+            "index": 0,
+            "term": 0,
+            "zxid": 0,
+            "time_ms": clock::wall_ms(),
+            "session": "0x0",
+            "cxid": 0,
+            "op": "bootstrap",
+            "path": null,
+            "result": "ok",
+            "digest": format!("{:032x}", 0),
+            "ensemble": format!("{ensemble:032x}"),
+            "without": without,
+        });
+        self.file.write_all(format!("{line}\n").as_bytes())?;
+        match self.file.metadata()?.is_file() {
+            true => self.file.sync_all(),
+            false => Ok(()),
+        }
     }
 
     /// Whether the file had this line at the start. One of another history, where zxids began anew, has another digest.

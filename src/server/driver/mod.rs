@@ -281,6 +281,11 @@ impl Driver {
                     self.replica.step(input);
                 }
             }
+            Message::Bootstrap { answer, .. } => {
+                let words = "this server is past that: it belongs to an ensemble, or is on its own";
+                // Who asked may be gone.
+                let _ = answer.send(Err(words.to_owned()));
+            }
             Message::Migrate { order, admins, answer } => {
                 let asked = (self.state.inspections.number(), answer);
                 if let Some(input) = self.zookeeper.order(order, admins, asked, &self.replica) {

@@ -88,13 +88,14 @@ pub(super) fn driver(
     mut waits: impl FnMut(Recovered),
 ) -> Result<Option<(Driver, bool)>, StartError> {
     let seed = settings::seed()?;
-    let mut read = None;
+    let (mut read, mut without) = (None, Vec::new());
     match parts.member.take() {
         Some(Member { peers, state: State::Founding(founder) }) => {
             let held = (!parts.is_in_memory).then(|| data_dir::hold(&parts.config)).transpose()?;
             waits(Recovered { is_new: true, ..Recovered::default() });
             let Some(decision) = decide(founder, &peers, &mut parts)? else { return Ok(None) };
             drop(held);
+            without = decision.without;
             parts.member = Some(Member { peers, state: State::Founded(decision.identity) });
         }
         Some(Member { peers, state: State::Standalone(founder, identity) }) => {
@@ -110,7 +111,7 @@ pub(super) fn driver(
         known => parts.member = known,
     }
     let unready = || waits(Recovered { is_fetching: true, ..Recovered::default() });
-    founded(parts, seed, read, unready)
+    founded(parts, seed, (read, without), unready)
 }
 
 /// Asks the other servers what this one is to become.
@@ -121,7 +122,15 @@ fn decide(
 ) -> Result<Option<Decision>, StartError> {
     let (runtime, messages, stop) = (&parts.runtime, &mut parts.queue, &*parts.stop);
     let mut waiting = Waiting { runtime, peers, messages, stop };
-    Ok(founder.decide(&mut waiting, &parts.published.conditions)?)
+    let decided = founder.decide(&mut waiting, &parts.published.conditions)?;
+    if let (Some(Decision { identity, without, .. }), Some(audit)) = (&decided, &mut parts.audit)
+        && !without.is_empty()
+    {
+        let path = audit.path().to_path_buf();
+        let written = audit.bootstrapped(identity.ensemble, without);
+        written.map_err(|error| StartError::Audit { path, error })?;
+    }
+    Ok(decided)
 }
 
 /// What a server on its own has: there is no other copy of it.
@@ -158,18 +167,19 @@ fn from_standalone(
     waits(Recovered { is_new: past == Past::Unused, ..Recovered::default() });
     let Some(decision) = decide(founder, peers, parts)? else { return Ok(None) };
     if decision.keeps_data {
-        data_dir::founds(&parts.config, &mut found.opened, &decision.identity)?;
+        data_dir::founds(&parts.config, &mut found.opened, &decision)?;
         return Ok(Some((decision.identity, Some(found))));
     }
     data_dir::begin_anew(&parts.config, found.opened)?;
     Ok(Some((decision.identity, None)))
 }
 
-/// As [`driver`], of a server that knows what it is. `read`: what is on its disk, if that was read before.
+/// As [`driver`], of a server that knows what it is. `read`: what is on its disk, if that was read before. `without`:
+/// participants that an operator has left out of what it has founded just now.
 fn founded(
     mut parts: Parts,
     seed: [u8; 32],
-    read: Option<Found>,
+    (read, without): (Option<Found>, Vec<u8>),
     unready: impl FnMut(),
 ) -> Result<Option<(Driver, bool)>, StartError> {
     let options = settings::tree_options(&parts.config, seed);
@@ -183,7 +193,9 @@ fn founded(
     }
     let mut found = if has_disk && read.is_none() {
         let new = match &identity {
-            Some(decided) => Identity::new(setup.server_id, decided.clone()),
+            Some(decided) => {
+                Identity { without, ..Identity::new(setup.server_id, decided.clone()) }
+            }
             None => data_dir::standalone(setup.server_id)?,
         };
         let (runtime, messages, stop) = (&parts.runtime, &mut parts.queue, &*parts.stop);

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use super::line::Line;
 use super::wire::Wire;
 use crate::peer_auth::Seal;
-use crate::replica::founding::Introduction;
+use crate::replica::founding::{Introduction, Port};
 use crate::replica::{ConnId, Input, Inspect, LinkInput, MigrateOrder, PeerMessage, Report};
 use crate::server::error::ServerError;
 use crate::storage::ImageReader;
@@ -53,6 +53,13 @@ pub(in crate::server) enum Message {
         admins: Vec<String>,
         /// Where the answer goes.
         answer: oneshot::Sender<Report>,
+    },
+    /// An operator says that the ensemble is to be founded without these servers.
+    Bootstrap {
+        /// Their server ids.
+        without: Vec<u8>,
+        /// Where it is told what has become of it.
+        answer: oneshot::Sender<Bootstrapped>,
     },
     /// An operator's question.
     Inspect {
@@ -127,12 +134,12 @@ pub(in crate::server) enum LinkEvent {
         /// Why, in words.
         words: String,
     },
-    /// The client port of a server that says nothing to other servers was asked whether it serves.
+    /// The ports of a server that says nothing to other servers were asked.
     Asked {
         /// Its server id.
         server: u8,
-        /// Its mode, if it does.
-        mode: Option<String>,
+        /// What they answered.
+        port: Port,
     },
 }
 
@@ -164,6 +171,10 @@ pub(in crate::server) enum ZooKeeperEvent {
     Stopped,
 }
 
+/// What has become of an operator's word: the ensemble that was founded by it, or why there is none, one reason in each
+/// line.
+pub(in crate::server) type Bootstrapped = Result<u128, String>;
+
 /// An image of the state at this zxid or a later one, for a backup.
 #[derive(Debug)]
 pub(in crate::server) struct WantedImage {
@@ -188,6 +199,7 @@ impl Message {
             Self::Link(event) => return Ok(Some(event)),
             Self::Failed(error) => return Err(error),
             Self::Input(_)
+            | Self::Bootstrap { .. }
             | Self::ImageDamaged { .. }
             | Self::ImageWanted { .. }
             | Self::Backup(_)

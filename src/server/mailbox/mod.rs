@@ -14,7 +14,9 @@ mod wakeups;
 mod wire;
 
 pub(in crate::server) use line::{IoThreadOf, Line};
-pub(in crate::server) use message::{LinkEvent, Message, WantedImage, ZooKeeperEvent, inspect};
+pub(in crate::server) use message::{
+    Bootstrapped, LinkEvent, Message, WantedImage, ZooKeeperEvent, inspect,
+};
 pub(in crate::server) use outbox::{Debt, Debts, End, Outbox, Pushed};
 pub(in crate::server) use queue::Queue;
 pub(in crate::server) use wakeups::Wakeups;

@@ -112,6 +112,14 @@ impl Source for Shared {
         Box::pin(async move { drop(self.driver.send(input).await) })
     }
 
+    fn bootstrap(&self, without: Vec<u8>) -> Pending<'_, Option<Result<u128, String>>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            self.driver.send(Message::Bootstrap { without, answer }).await.ok()?;
+            answered.await.ok()
+        })
+    }
+
     fn migrate(&self, order: MigrateOrder, admins: Vec<String>) -> Pending<'_, Option<Report>> {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();

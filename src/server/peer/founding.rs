@@ -1,8 +1,8 @@
 //! A server of an ensemble before it is a member: it asks the others what it is to become.
 //!
-//! *Owns* the driver's thread until the decision, and the questions to the client ports of servers that
-//! say nothing. *Invariants*: no client is served meanwhile, connections are closed at once; what others
-//! say arrives as messages, like everything else; what keeps this server from becoming a member is a
+//! *Owns* the driver's thread until the decision, the questions to the ports of servers that say nothing, and the
+//! answer to an operator who has said a word. *Invariants*: no client is served meanwhile, connections are closed at
+//! once; what others say arrives as messages, like everything else; what keeps this server from becoming a member is a
 //! readiness condition. What is decided is `replica::founding`'s; making it durable is the caller's.
 
 use std::sync::Arc;
@@ -11,15 +11,18 @@ use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::peers::{Ends, Peers};
 use crate::config::{Config, HostPort, ServerSpec};
-use crate::replica::founding::{Chance, Decision, Founding, Identified, Introduction};
+use crate::replica::founding::{
+    Chance, Decision, Founding, Identified, Introduction, Port, WORD_COUNTS_US,
+};
 use crate::server::clock;
 use crate::server::error::{ServerError, StartError};
 use crate::server::limits::{DRIVER_BATCH_MAX, SRVR_ANSWER_BYTES_MAX, SRVR_MAX};
-use crate::server::mailbox::{LinkEvent, Message, Queue};
+use crate::server::mailbox::{Bootstrapped, LinkEvent, Message, Queue};
 use crate::server::metrics::{Cause, Conditions};
 use crate::server::stop::Stop;
 use crate::supervision::Task;
@@ -32,6 +35,8 @@ pub(crate) struct Founder {
     /// The port for clients of a server whose line says none.
     client_port: u16,
     start: Instant,
+    /// An operator who has said a word, and until when it counts.
+    told: Option<(oneshot::Sender<Bootstrapped>, u64)>,
 }
 
 /// What a server was before it is started with the lines of an ensemble.
@@ -92,7 +97,7 @@ impl Founder {
             Life::Alone(before) => Founding::alone(own, &lines, chance, before),
         };
         let client_port = config.client_addr.port;
-        Ok(Self { founding, lines, client_port, start: Instant::now() })
+        Ok(Self { founding, lines, client_port, start: Instant::now(), told: None })
     }
 
     /// What this server says of itself so far.
@@ -130,13 +135,13 @@ impl Founder {
             }
             waiting.peers.introduce(self.founding.introduction(now_us));
             questions.retain(|question| !question.is_finished());
-            for server in self.founding.addresses_to_ask(now_us) {
-                let addresses = client_addresses(&self.lines, self.client_port, server);
+            for server in self.founding.to_ask(now_us) {
+                let ports = Ports::of(&self.lines, self.client_port, server);
                 let driver = waiting.peers.driver.clone();
                 let question = async move {
-                    let mode = first_mode(&addresses).await;
+                    let port = ports.ask().await;
                     // Fails when the server ends.
-                    let _ = driver.send(Message::Link(LinkEvent::Asked { server, mode })).await;
+                    let _ = driver.send(Message::Link(LinkEvent::Asked { server, port })).await;
                 };
                 let spawned =
                     waiting.runtime.block_on(async { Ends::spawn(Task::Question, question) });
@@ -147,16 +152,53 @@ impl Founder {
                 Ok(None) => self.founding.obstacle(now_us),
                 Err(conflict) => Some(conflict.to_string()),
             };
+            self.tell_late(now_us, obstacle.as_deref());
             conditions.set(Cause::Founding, obstacle);
         };
-        if let Ok(Some(_)) = decided {
+        if let Ok(Some(decision)) = &decided {
             conditions.set(Cause::Founding, None);
+            if let Some((answer, _)) = self.told.take() {
+                // Who asked may be gone.
+                let _ = answer.send(Ok(decision.identity.ensemble));
+            }
         }
         decided
     }
 
+    /// The word of an operator counts no more, and nothing came of it.
+    fn tell_late(&mut self, now_us: u64, obstacle: Option<&str>) {
+        let Some((answer, _)) = self.told.take_if(|(_, until_us)| *until_us <= now_us) else {
+            return;
+        };
+        let why = obstacle.unwrap_or("the other servers have not consented in time");
+        // Who asked may be gone.
+        let _ = answer.send(Err(format!("nothing was founded within a minute: {why}")));
+    }
+
+    /// Takes an operator's word, or says at once why not.
+    fn bootstrap(&mut self, without: &[u8], answer: oneshot::Sender<Bootstrapped>, now_us: u64) {
+        let until_us = now_us.saturating_add(WORD_COUNTS_US);
+        match self.founding.bootstrap(without, now_us, until_us) {
+            Ok(word) => {
+                tracing::warn!(?word.without, "an operator has this ensemble be founded without servers");
+                if let Some((before, _)) = self.told.replace((answer, until_us)) {
+                    // Who asked may be gone.
+                    let _ = before.send(Err("another word was said after this one".to_owned()));
+                }
+            }
+            Err(reasons) => {
+                // Who asked may be gone.
+                let _ = answer.send(Err(reasons.join("\n")));
+            }
+        }
+    }
+
     fn take(&mut self, batch: &mut Vec<Message>, now_us: u64) -> Result<(), ServerError> {
         for message in batch.drain(..) {
+            if let Message::Bootstrap { without, answer } = message {
+                self.bootstrap(&without, answer, now_us);
+                continue;
+            }
             match message.without_driver(now_us)? {
                 Some(LinkEvent::Introduced { server, introduction }) => {
                     self.founding.heard(server, introduction, now_us);
@@ -164,8 +206,8 @@ impl Founder {
                 Some(LinkEvent::Refused { server, words }) => {
                     self.founding.refused(server, words, now_us);
                 }
-                Some(LinkEvent::Asked { server, mode }) => {
-                    self.founding.answered(server, mode, now_us);
+                Some(LinkEvent::Asked { server, port }) => {
+                    self.founding.answered(server, port, now_us);
                 }
                 // No link is accepted yet.
                 Some(_) | None => {}
@@ -175,55 +217,90 @@ impl Founder {
     }
 }
 
-/// Where a server's clients connect, as its line says it, or else at the port of this server's.
-pub(super) fn client_addresses(
-    lines: &[ServerSpec],
-    client_port: u16,
-    server: u8,
-) -> Vec<HostPort> {
-    let Some(line) = lines.iter().find(|line| line.id == server) else {
-        return Vec::new();
+/// Where a server may be asked whether it runs.
+#[derive(Debug)]
+pub(super) struct Ports {
+    /// Where its clients connect, as its line says it, or else at the port of this server's.
+    clients: Vec<HostPort>,
+    /// Where other servers do.
+    servers: Vec<HostPort>,
+}
+
+impl Ports {
+    /// Those of a server of these lines.
+    pub(super) fn of(lines: &[ServerSpec], client_port: u16, server: u8) -> Self {
+        let Some(line) = lines.iter().find(|line| line.id == server) else {
+            return Self { clients: Vec::new(), servers: Vec::new() };
+        };
+        let port = line.client.as_ref().map_or(client_port, |client| client.port);
+        let is_wildcard =
+            |host: &str| host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_unspecified());
+        let at = |host: &str, port| HostPort { host: host.to_owned(), port };
+        let clients = match &line.client {
+            Some(HostPort { host, .. }) if !is_wildcard(host) => vec![at(host, port)],
+            Some(_) | None => {
+                line.addresses.iter().map(|address| at(&address.host, port)).collect()
+            }
+        };
+        let servers =
+            line.addresses.iter().map(|address| at(&address.host, address.peer_port)).collect();
+        Self { clients, servers }
+    }
+
+    /// Asks at all of them: what says most counts.
+    pub(super) async fn ask(&self) -> Port {
+        let mut known = Port::Closed;
+        for HostPort { host, port } in &self.clients {
+            match srvr(host, *port).await {
+                serves @ Port::Serves { .. } => return serves,
+                Port::ServesNot => known = Port::ServesNot,
+                Port::Mute if known == Port::Closed => known = Port::Mute,
+                Port::Mute | Port::Closed => {}
+            }
+        }
+        for HostPort { host, port } in &self.servers {
+            if known == Port::Closed
+                && matches!(
+                    timeout(SRVR_MAX, TcpStream::connect((host.as_str(), *port))).await,
+                    Ok(Ok(_))
+                )
+            {
+                known = Port::Mute;
+            }
+        }
+        known
+    }
+}
+
+/// What the four-letter word `srvr` says of the server at an address.
+async fn srvr(host: &str, port: u16) -> Port {
+    let Ok(Ok(mut stream)) = timeout(SRVR_MAX, TcpStream::connect((host, port))).await else {
+        return Port::Closed;
     };
-    let port = line.client.as_ref().map_or(client_port, |client| client.port);
-    let is_wildcard =
-        |host: &str| host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_unspecified());
-    match &line.client {
-        Some(HostPort { host, .. }) if !is_wildcard(host) => {
-            vec![HostPort { host: host.clone(), port }]
-        }
-        Some(_) | None => {
-            let hosts = line.addresses.iter().map(|address| address.host.clone());
-            hosts.map(|host| HostPort { host, port }).collect()
-        }
-    }
-}
-
-/// The mode of the first of these that serves clients.
-pub(super) async fn first_mode(addresses: &[HostPort]) -> Option<String> {
-    for HostPort { host, port } in addresses {
-        // One that does not answer serves no client that could reach it from here.
-        if let Ok(Ok(Some(mode))) = timeout(SRVR_MAX, mode(host, *port)).await {
-            return Some(mode);
-        }
-    }
-    None
-}
-
-/// What the four-letter word `srvr` says of the mode of the server at an address; `None` if it does not
-/// serve.
-async fn mode(host: &str, port: u16) -> std::io::Result<Option<String>> {
-    let mut stream = TcpStream::connect((host, port)).await?;
-    stream.write_all(b"srvr").await?;
     let mut answer = Vec::new();
-    (&mut stream).take(SRVR_ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;
+    let asks = async {
+        stream.write_all(b"srvr").await?;
+        (&mut stream).take(SRVR_ANSWER_BYTES_MAX).read_to_end(&mut answer).await
+    };
+    // What came before it broke off counts.
+    let _ = timeout(SRVR_MAX, asks).await;
     let answer = String::from_utf8_lossy(&answer);
-    let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "));
-    let is_shown = |character: &char| !character.is_control();
-    Ok(mode.map(|mode| mode.chars().filter(is_shown).take(MODE_CHARS_MAX).collect()))
+    let value = |name: &str| {
+        let value = answer.lines().find_map(|line| line.strip_prefix(name))?;
+        let is_shown = |character: &char| !character.is_control();
+        Some(value.chars().filter(is_shown).take(SHOWN_CHARS_MAX).collect::<String>())
+    };
+    match value("Mode: ") {
+        Some(mode) => {
+            Port::Serves { mode, version: value("Zookeeper version: ").unwrap_or_default() }
+        }
+        None if answer.contains("not currently serving") => Port::ServesNot,
+        None => Port::Mute,
+    }
 }
 
-/// Longest mode that is shown of what another server says.
-const MODE_CHARS_MAX: usize = 40;
+/// Longest mode or version that is shown of what another server says.
+const SHOWN_CHARS_MAX: usize = 60;
 
 #[cfg(test)]
 mod tests {
@@ -232,12 +309,19 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_a_server_that_says_its_mode_serves() {
+    async fn a_server_serves_if_it_says_its_mode_and_not_only_if_it_says_so() {
+        let serves = |mode: &str, version: &str| Port::Serves {
+            mode: mode.to_owned(),
+            version: version.to_owned(),
+        };
         for (answer, expected) in [
-            ("Zookeeper version: 3.9.4\nMode: standalone\nNode count: 5\n", Some("standalone")),
-            ("This ZooKeeper instance is not currently serving requests\n", None),
-            ("HTTP/1.1 400 Bad Request\r\n\r\n", None),
-            ("", None),
+            (
+                "Zookeeper version: 3.9.4\nMode: standalone\nNode count: 5\n",
+                serves("standalone", "3.9.4"),
+            ),
+            ("This ZooKeeper instance is not currently serving requests\n", Port::ServesNot),
+            ("HTTP/1.1 400 Bad Request\r\n\r\n", Port::Mute),
+            ("", Port::Mute),
         ] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let port = listener.local_addr().unwrap().port();
@@ -248,11 +332,15 @@ mod tests {
                 assert_eq!(&word, b"srvr");
                 stream.write_all(answer.as_bytes()).await.unwrap();
             };
-            let addresses = [HostPort { host: "127.0.0.1".into(), port }];
-            let (mode, ()) = tokio::join!(first_mode(&addresses), answering);
-            assert_eq!(mode.as_deref(), expected, "{answer}");
+            let here = HostPort { host: "127.0.0.1".into(), port };
+            let ports = Ports { clients: vec![here.clone()], servers: Vec::new() };
+            let (known, ()) = tokio::join!(ports.ask(), answering);
+            assert_eq!(known, expected, "{answer}");
+            // A process that stands still takes connections, too.
+            let ports = Ports { clients: Vec::new(), servers: vec![here] };
+            assert_eq!(ports.ask().await, Port::Mute);
             drop(listener);
-            assert_eq!(first_mode(&addresses).await, None, "no server listens");
+            assert_eq!(ports.ask().await, Port::Closed, "no server listens");
         }
     }
 }

@@ -404,7 +404,7 @@ mod tests {
     fn founding() -> Introduction {
         let brings = Brings::State { ensemble: 7, znodes: 5 };
         let (nonce, candidate) = (u64::MAX - 1, Some(3));
-        Introduction::Founding(Undecided { nonce, candidate, brings, lines: Vec::new() })
+        Introduction::Founding(Undecided { nonce, candidate, brings, ..Undecided::default() })
     }
 
     #[test]

@@ -11,6 +11,8 @@
 //!            | count u32, raft ids u64 | the same    voters and learners at the founding
 //! second   0 | 1 | 2, ensemble u128, znodes u64      brings nothing, an unread disk, a state
 //!          3, ensemble u128, term u64, index u64     the log of an ensemble that lost its majority
+//!          16 more: an operator's word comes next    to found without some
+//!            told u8 | count u8, ids u8 | count u8, each id u8, nonce u64    left out, and those that are there
 //!          lines: string                             server lines: its own, or those that it began with
 //! ```
 
@@ -18,13 +20,15 @@ use crate::config::{SERVER_LINES_BYTES_MAX, ServerSpec};
 use crate::proto::{Malformed, Reader, Writer};
 use crate::replica::Membership;
 use crate::replica::bounds::{INDEX_MAX, RAFT_ID_MAX, TERM_MAX};
-use crate::replica::founding::{Brings, Identified, Introduction, Position, Undecided};
+use crate::replica::founding::{Brings, Identified, Introduction, Position, Undecided, Word};
 
 /// Most founders: one for each server id.
 const FOUNDERS_MAX: usize = 255;
 /// No candidate is known, and how server 0 is written, which versions before did not have.
 const NO_CANDIDATE: u8 = 0;
 const CANDIDATE_0: u8 = 255;
+/// Added to the byte of what a server brings where an operator's word follows.
+const HAS_WORD: u8 = 16;
 
 /// The part in front of the words.
 pub(super) fn encode_first(introduction: &Introduction, out: &mut Vec<u8>) {
@@ -59,6 +63,7 @@ pub(super) fn encode_second(introduction: &Introduction, out: &mut Vec<u8>) {
         Introduction::Founding(said) => (said.brings, &said.lines),
         Introduction::Founded(identity) => (Brings::Nothing, &identity.members),
     };
+    let begins = out.len();
     match brings {
         Brings::Nothing => out.push(0),
         Brings::Unread => out.push(1),
@@ -74,8 +79,34 @@ pub(super) fn encode_second(introduction: &Introduction, out: &mut Vec<u8>) {
             out.extend_from_slice(&znodes.to_be_bytes());
         }
     }
+    if let Introduction::Founding(Undecided { word: Some(word), is_told, .. }) = introduction {
+        out[begins] += HAS_WORD;
+        encode_word(word, *is_told, out);
+    }
     let line = |spec: &ServerSpec| format!("server.{}={spec}\n", spec.id);
     out.put_string(&lines.iter().map(line).collect::<String>());
+}
+
+fn encode_word(word: &Word, is_told: bool, out: &mut Vec<u8>) {
+    let count = |len: usize| u8::try_from(len).expect("at most one for each server id");
+    out.extend_from_slice(&[u8::from(is_told), count(word.without.len())]);
+    out.extend_from_slice(&word.without);
+    out.push(count(word.with.len()));
+    for (id, nonce) in &word.with {
+        out.push(*id);
+        out.extend_from_slice(&nonce.to_be_bytes());
+    }
+}
+
+/// The word, and whether it was said to that server.
+fn decode_word(reader: &mut Reader) -> Result<(Word, bool), Malformed> {
+    let is_told = reader.byte("told")? != 0;
+    let count = reader.byte("left out")?;
+    let without = (0..count).map(|_| reader.byte("left out")).collect::<Result<_, _>>()?;
+    let count = reader.byte("there")?;
+    let with =
+        (0..count).map(|_| Ok((reader.byte("there")?, reader.long("nonce")?.cast_unsigned())));
+    Ok((Word { without, with: with.collect::<Result<_, _>>()? }, is_told))
 }
 
 /// Reads the part in front of the words.
@@ -119,7 +150,9 @@ pub(super) fn decode_second(reader: &mut Reader, said: &mut Introduction) -> Res
     if reader.remaining() == 0 {
         return Ok(());
     }
-    let found = match reader.byte("brings")? {
+    let kind = reader.byte("brings")?;
+    let found = match kind % HAS_WORD {
+        _ if kind >= 2 * HAS_WORD => return Err(Malformed::new("brings", "is not known")),
         0 => Brings::Nothing,
         1 => Brings::Unread,
         2 => {
@@ -137,6 +170,10 @@ pub(super) fn decode_second(reader: &mut Reader, said: &mut Introduction) -> Res
         }
         _ => return Err(Malformed::new("brings", "is not known")),
     };
+    let (word, is_told) = match kind >= HAS_WORD {
+        true => decode_word(reader).map(|(word, is_told)| (Some(word), is_told))?,
+        false => (None, false),
+    };
     let text = reader.string("lines")?;
     if text.as_bytes().len() > SERVER_LINES_BYTES_MAX {
         return Err(Malformed::new("lines", "are longer than any can be"));
@@ -148,8 +185,9 @@ pub(super) fn decode_second(reader: &mut Reader, said: &mut Introduction) -> Res
         return Err(Malformed::new("lines", "are more than there can be"));
     }
     match said {
-        Introduction::Founding(Undecided { brings, lines, .. }) => {
-            (*brings, *lines) = (found, parsed);
+        Introduction::Founding(said) => {
+            (said.brings, said.lines) = (found, parsed);
+            (said.word, said.is_told) = (word, is_told);
         }
         Introduction::Founded(identity) => identity.members = parsed,
     }
@@ -193,7 +231,21 @@ mod tests {
 
     fn undecided(brings: Brings) -> Introduction {
         let (nonce, candidate) = (u64::MAX, Some(2));
-        Introduction::Founding(Undecided { nonce, candidate, brings, lines: lines() })
+        let lines = lines();
+        Introduction::Founding(Undecided {
+            nonce,
+            candidate,
+            brings,
+            lines,
+            ..Undecided::default()
+        })
+    }
+
+    fn told(is_told: bool) -> Introduction {
+        let word = Word { without: vec![0, 2], with: vec![(1, u64::MAX), (254, 0), (3, 7)] };
+        let brings = Brings::State { ensemble: 1 << 100, znodes: 12 };
+        let word = Some(word);
+        Introduction::Founding(Undecided { brings, word, is_told, ..Undecided::default() })
     }
 
     fn decode(first: &[u8], second: &[u8]) -> Result<Introduction, Malformed> {
@@ -217,6 +269,8 @@ mod tests {
             undecided(Brings::Unread),
             undecided(Brings::State { ensemble: 1 << 100, znodes: 12 }),
             undecided(Brings::Position(Position { ensemble: 1 << 99, term: 7, index: 1 << 40 })),
+            told(true),
+            told(false),
         ] {
             let (mut first, mut second) = (Vec::new(), Vec::new());
             encode_first(&introduction, &mut first);

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{interval, sleep};
 
 use super::connect::connect_all;
-use super::founding::{client_addresses, first_mode};
+use super::founding::Ports;
 use super::images::Transfers;
 use super::peers::Peers;
 use super::ports;
@@ -32,9 +32,9 @@ use crate::server::ports::{Announced, Files};
 use crate::supervision::{End, Failure, Supervisor, Task, TaskSet};
 use crate::tls::Reloadable;
 
-/// Time between two questions to the client ports of the others.
+/// Time between two questions to the ports of the others.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a question to a client port is waited for at the end.
+/// How long a question to a port is waited for at the end.
 const END_PAUSE: Duration = Duration::from_millis(10);
 
 /// See the module. The port is free again when it is dropped.
@@ -162,17 +162,16 @@ async fn listen(
                 Message::Open { conn, line, .. } => line.refuse(conn, clock::micros_since(start)),
                 _ => {}
             },
-            Some((server, mode)) = answered.recv() => known().answered(server, mode),
+            Some((server, port)) = answered.recv() => known().answered(server, port),
             _ = ask.tick() => {
                 for server in asked.iter().copied() {
-                    let port = config.client_addr.port;
-                    let addresses = client_addresses(&config.servers, port, server);
+                    let ports = Ports::of(&config.servers, config.client_addr.port, server);
                     let answers = answers.clone();
                     // Each ends by itself soon.
                     let question = async move {
-                        let mode = first_mode(&addresses).await;
+                        let port = ports.ask().await;
                         // It fails when the survey ends.
-                        let _ = answers.send((server, mode)).await;
+                        let _ = answers.send((server, port)).await;
                     };
                     drop(crate::supervision::spawn(Task::Question, question));
                 }

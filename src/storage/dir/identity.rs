@@ -36,6 +36,8 @@ const FIRST_LINE: &str = "lockkeeper data directory";
 const NONE: &str = "none";
 /// Before the ensemble from which a server went on alone.
 const ALONE: &str = "alone-after";
+/// Before the participants that were left out.
+const WITHOUT: &str = "without";
 /// Before the release that wrote it.
 const RELEASE_NAME: &str = "release";
 /// Most characters of that.
@@ -59,6 +61,9 @@ pub struct Identity {
     pub founders: Vec<(u8, u64)>,
     /// The server lines with which the ensemble begins. None on a server on its own.
     pub members: Vec<ServerSpec>,
+    /// Participants that an operator had left out when this server founded the ensemble. Formats before the fourth do
+    /// not keep it.
+    pub without: Vec<u8>,
     /// The ensemble from which this server went on alone, because an operator declared the others dead.
     pub alone_after: Option<u128>,
     /// Whether the log was made.
@@ -136,6 +141,7 @@ impl Identity {
             membership: Membership { voters: vec![raft_id], learners: Vec::new() },
             founders: Vec::new(),
             members: Vec::new(),
+            without: Vec::new(),
             alone_after: None,
             ready: false,
             version: FIRST,
@@ -195,9 +201,13 @@ impl Identity {
         };
         let alone = self.alone_after.map(|before| format!("{ALONE} {before:032x}\n"));
         let alone = alone.unwrap_or_default();
+        let without = match self.without.is_empty() || format == FORMAT {
+            true => String::new(),
+            false => format!("{WITHOUT} {}\n", list(&self.without)),
+        };
         sealed(&format!(
             "{FIRST_LINE}\nformat {format}\n{release}ensemble {:032x}\nserver {}\nraft {}\nvoters {}\n\
-             learners {}\nfounders {}\nmembers {}\n{}{alone}state {}\n",
+             learners {}\nfounders {}\nmembers {}\n{}{without}{alone}state {}\n",
             self.cluster_id,
             self.server_id,
             self.raft_id,
@@ -308,6 +318,7 @@ fn of_an_ensemble(
             Some((id.parse().ok()?, u64::from_str_radix(nonce, 16).ok()?))
         })?,
         members: if has_lines { lines.members()? } else { Vec::new() },
+        without: lines.without()?,
         alone_after: lines.alone_after()?,
         ready: lines.ready()?,
         version,
@@ -370,8 +381,19 @@ impl<'a> Lines<'a> {
 
     /// A line that is there only where an operator has declared a server alone.
     fn alone_after(&mut self) -> Result<Option<u128>, Unusable> {
-        let is_there = self.0.clone().next().is_some_and(|line| line.starts_with(ALONE));
-        is_there.then(|| self.hex(ALONE)).transpose()
+        self.has(ALONE).then(|| self.hex(ALONE)).transpose()
+    }
+
+    /// A line that is there only where an operator has left servers out of a founding.
+    fn without(&mut self) -> Result<Vec<u8>, Unusable> {
+        match self.has(WITHOUT) {
+            true => self.list(WITHOUT, FOUNDERS_MAX, |word| word.parse().ok()),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.clone().next().is_some_and(|line| line.starts_with(name))
     }
 
     fn ready(&mut self) -> Result<bool, Unusable> {
@@ -399,6 +421,7 @@ mod tests {
                 ServerSpec::parse(1, "a:1:2;3").unwrap(),
                 ServerSpec::parse(4, "[::1]:1:2:observer").unwrap(),
             ],
+            without: Vec::new(),
             alone_after: None,
             ready: true,
             version: FIRST,
@@ -419,7 +442,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Identity::load(&OsFs, dir.path()).unwrap(), None);
         let alone = Identity { alone_after: Some(5), ..founder() };
-        for identity in [founder(), joiner(), alone, Identity::standalone(u128::MAX, 254)] {
+        let without = Identity { without: vec![0, 254], version: NEWEST, ..founder() };
+        for identity in [founder(), joiner(), alone, without, Identity::standalone(u128::MAX, 254)]
+        {
             for ready in [false, true] {
                 let identity = Identity { ready, ..identity.clone() };
                 identity.store(&OsFs, dir.path()).unwrap();

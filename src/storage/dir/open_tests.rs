@@ -279,6 +279,7 @@ fn a_new_directory_keeps_what_the_founding_decided() {
         membership: Membership { voters: vec![1, 2], learners: vec![9] },
         founders: vec![(1, 11), (2, 22)],
         members: Vec::new(),
+        without: Vec::new(),
         alone_after: None,
         ready: false,
         version: 1,

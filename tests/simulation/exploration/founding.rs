@@ -3,10 +3,10 @@
 //! *Owns* the steps, and the rules. *Invariants*: what is right is written here by what was delivered to whom and
 //! when, without looking at what a server remembers:
 //!
-//! * an ensemble is founded with the consent of a majority whose lines are the same, given within the time for which
-//!   a word counts;
-//! * it is founded over no state that the founder was told of, with no vote but of servers that are there, and not
-//!   beside a participant that has been serving by itself where the founder can ask it;
+//! * an ensemble is founded with the consent of all whose lines are the same, given within the time for which a word
+//!   counts, but for one that an operator has left out, in the lives in which the others were then;
+//! * it is founded over no state that the founder was told of, with no vote but of servers that are there, and without
+//!   no server that runs where the founder can ask it;
 //! * a server with a state gives up nothing; one that begins anew never takes the raft id of an earlier life;
 //! * once all servers run with the same lines and hear each other, and an operator does what they say, all become
 //!   members of one ensemble; only if two were founded one server is left with its own.
@@ -24,7 +24,7 @@ use std::hash::Hash;
 use std::rc::Rc;
 
 use lockkeeper_core::replica::founding::{
-    ASKED_US, Brings, Decision, HEARD_US, Introduction, Undecided,
+    Brings, Decision, HEARD_US, Introduction, LISTENS_US, Port, Undecided,
 };
 
 use super::digest::{BEGIN_US, Digest};
@@ -49,13 +49,15 @@ pub struct Founding {
     pub cuts: u8,
     /// Servers that are started without lines first.
     pub alone: u8,
+    /// How often an operator has a server found without another one.
+    pub words: u8,
     /// What passes in one step of time, microseconds.
     pub step_us: u64,
     /// Words arrive in one direction only, instead of in both.
     pub is_one_way: bool,
     /// Reading a disk takes its time, instead of none.
     pub reads_slowly: bool,
-    /// A second ensemble breaks a rule, too. It may be founded where words are lost, but never serves.
+    /// A second ensemble breaks a rule, too: no operator has a hand in it, and no data is of another one.
     pub only_one: bool,
 }
 
@@ -69,6 +71,7 @@ impl Founding {
             crashes: 0,
             cuts: 0,
             alone: 0,
+            words: 0,
             step_us: 500_000,
             is_one_way: false,
             reads_slowly: false,
@@ -77,10 +80,16 @@ impl Founding {
     }
 }
 
+/// Longest time between two questions to the ports of a silent server.
+const ASK_US: u64 = 1_000_000;
+/// How long an operator's word counts here: the shorter, the fewer worlds.
+const WORD_US: u64 = 2_000_000;
+
 /// What counts of what one server says to another.
 #[derive(Clone, Debug, Hash)]
 struct Said {
     is_founded: bool,
+    nonce: u64,
     candidate: Option<u8>,
     has_state: bool,
     names: Vec<u8>,
@@ -89,17 +98,30 @@ struct Said {
 impl Said {
     fn of(introduction: &Introduction) -> Self {
         match introduction {
-            Introduction::Founding(Undecided { candidate, brings, lines, .. }) => Self {
+            Introduction::Founding(Undecided { nonce, candidate, brings, lines, .. }) => Self {
                 is_founded: false,
+                nonce: *nonce,
                 candidate: *candidate,
                 has_state: matches!(brings, Brings::State { .. }),
                 names: lines.iter().map(|line| line.id).collect(),
             },
-            Introduction::Founded(_) => {
-                Self { is_founded: true, candidate: None, has_state: false, names: Vec::new() }
-            }
+            Introduction::Founded(_) => Self {
+                is_founded: true,
+                nonce: 0,
+                candidate: None,
+                has_state: false,
+                names: Vec::new(),
+            },
         }
     }
+}
+
+/// An operator's word: the server that is left out, until when it counts, and the lives of the others.
+#[derive(Clone, Debug)]
+struct Given {
+    without: u8,
+    until_us: u64,
+    lives: BTreeMap<u8, u64>,
 }
 
 #[derive(Clone)]
@@ -115,6 +137,8 @@ pub struct World {
     crashes_left: u8,
     cuts_left: u8,
     alone_left: u8,
+    words_left: u8,
+    words: Vec<Given>,
     only_one: bool,
     /// Since faults are over.
     rounds: Option<u32>,
@@ -130,6 +154,7 @@ pub enum Choice {
     Meet(u8, u8),
     Hear { by: u8, from: u8 },
     Cut(u8, u8),
+    Bootstrap { at: u8, without: u8 },
     Wait,
 }
 
@@ -144,6 +169,9 @@ impl fmt::Display for Choice {
             Self::Meet(a, b) => write!(f, "servers {a} and {b} hear each other"),
             Self::Hear { by, from } => write!(f, "server {by} hears server {from}"),
             Self::Cut(a, b) => write!(f, "servers {a} and {b} do not reach each other any more"),
+            Self::Bootstrap { at, without } => {
+                write!(f, "server {at} is told to found without server {without}")
+            }
             Self::Wait => write!(f, "time passes"),
         }
     }
@@ -225,6 +253,10 @@ impl Scope for Founding {
             Choice::Cut(a, b) => {
                 world.cuts_left -= 1;
                 world.cut.insert((a, b));
+            }
+            Choice::Bootstrap { at, without } => {
+                world.bootstrap(at, without);
+                return world.turn(at);
             }
             Choice::Wait => return world.wait(self.step_us),
         }
@@ -308,6 +340,8 @@ impl Founding {
             crashes_left: self.crashes,
             cuts_left: self.cuts,
             alone_left: self.alone,
+            words_left: self.words,
+            words: Vec::new(),
             only_one: self.only_one,
             rounds: None,
         }
@@ -342,6 +376,8 @@ impl World {
                     choices.push(Choice::Read(id));
                 }
                 let others = self.hosts.iter().map(|other| other.id).filter(|other| *other != id);
+                let named = others.clone().filter(|_| self.words_left > 0);
+                choices.extend(named.map(|without| Choice::Bootstrap { at: id, without }));
                 for from in others.filter(|from| self.can_hear(id, *from)) {
                     if is_one_way {
                         choices.push(Choice::Hear { by: id, from });
@@ -397,19 +433,38 @@ impl World {
         }
     }
 
-    /// What the client port of a server answers to another one.
-    fn mode(&self, by: u8, of: u8) -> Option<String> {
-        let asked = self.host(by);
+    /// An operator's word; one that is not taken is as if it was not said.
+    fn bootstrap(&mut self, at: u8, without: u8) {
+        let (now_us, until_us) = (self.now_us, self.now_us + WORD_US);
+        let founding = self.host_mut(at).founding_mut().expect("it waits");
+        if founding.bootstrap(&[without], now_us, until_us).is_err() {
+            return;
+        }
+        self.words_left -= 1;
+        let nonce = |host: &Rc<Host>| match host.founding()?.introduction(now_us) {
+            Introduction::Founding(said) => Some((host.id, said.nonce)),
+            Introduction::Founded(_) => None,
+        };
+        let lives = self.hosts.iter().filter_map(nonce).collect();
+        self.words.push(Given { without, until_us, lives });
+    }
+
+    /// What the ports of a server answer to another one.
+    fn port(&self, by: u8, of: u8) -> Port {
+        let asked = self.host(of);
         let members = self
             .hosts
             .iter()
             .filter(|host| host.is_member() && host.ensemble() == asked.ensemble());
         let is_majority = members.count() > self.hosts.len() / 2;
+        let serves =
+            |mode: &str| Port::Serves { mode: mode.to_owned(), version: "lockkeeper".to_owned() };
         match asked.process {
-            _ if !self.reach(by, of) => None,
-            Process::Alone => Some("standalone".to_owned()),
-            Process::Member if is_majority => Some("follower".to_owned()),
-            Process::Member | Process::Down | Process::Undecided(_) => None,
+            _ if !self.reach(by, of) => Port::Closed,
+            Process::Alone => serves("standalone"),
+            Process::Member if is_majority => serves("follower"),
+            Process::Member | Process::Undecided(_) => Port::ServesNot,
+            Process::Down => Port::Closed,
         }
     }
 
@@ -417,9 +472,9 @@ impl World {
     fn turn(&mut self, id: u8) -> Result<(), Violation> {
         let now_us = self.now_us;
         let Some(founding) = self.host_mut(id).founding_mut() else { return Ok(()) };
-        for by in founding.addresses_to_ask(now_us) {
-            let mode = self.mode(by, id);
-            self.host_mut(id).founding_mut().expect("it asks").answered(by, mode, now_us);
+        for of in founding.to_ask(now_us) {
+            let port = self.port(id, of);
+            self.host_mut(id).founding_mut().expect("it asks").answered(of, port, now_us);
         }
         // Two ensembles among those that are heard are for an operator.
         let founding = self.host_mut(id).founding_mut().expect("it asks");
@@ -443,7 +498,8 @@ impl World {
     fn wait(&mut self, step_us: u64) -> Result<(), Violation> {
         self.now_us += step_us;
         let now_us = self.now_us;
-        self.told.retain(|_, (_, at_us)| now_us - *at_us < HEARD_US);
+        // That there was a state counts until its server says something else.
+        self.told.retain(|_, (said, at_us)| now_us - *at_us < HEARD_US || said.has_state);
         for at in 0..self.hosts.len() {
             self.turn(self.hosts[at].id)?;
         }
@@ -472,12 +528,25 @@ impl World {
         let (id, identity) = (host.id, &decision.identity);
         let told = self.told.iter().filter(|((by, _), _)| *by == id);
         let told: Vec<(u8, &Said)> = told.map(|((_, from), (said, _))| (*from, said)).collect();
-        let consents =
-            |(_, said): &&(u8, &Said)| said.candidate == Some(id) && said.names == host.lines;
-        let consenting = told.iter().filter(consents).count() + 1;
-        if consenting <= host.lines.len() / 2 {
+        let consents = |(from, said): &&(u8, &Said)| {
+            let is_fresh = self.now_us - self.told[&(id, *from)].1 < HEARD_US;
+            is_fresh && said.candidate == Some(id) && said.names == host.lines
+        };
+        let consenting: Vec<u8> = told.iter().filter(consents).map(|(from, _)| *from).collect();
+        let missing = host.lines.iter().copied();
+        let missing: Vec<u8> =
+            missing.filter(|other| *other != id && !consenting.contains(other)).collect();
+        let is_left_out = |word: &Given| {
+            let is_of_life = |(from, said): &(u8, &Said)| {
+                *from == word.without || word.lives.get(from) == Some(&said.nonce)
+            };
+            missing == [word.without]
+                && self.now_us < word.until_us
+                && told.iter().filter(consents).all(is_of_life)
+        };
+        if !missing.is_empty() && !self.words.iter().any(is_left_out) {
             return Err(format!(
-                "server {id} founds an ensemble with the consent of {consenting} of {:?}",
+                "server {id} founds an ensemble without the consent of {missing:?} of {:?}",
                 host.lines
             ));
         }
@@ -494,15 +563,13 @@ impl World {
         if self.only_one && !self.founded.is_empty() {
             return Err(format!("server {id} founds a second ensemble"));
         }
-        let serves = |other: &&Rc<Host>| {
-            let since = other.alone_since_us;
-            let is_old = since.is_some_and(|since_us| self.now_us - since_us >= ASKED_US);
-            is_old && other.id != id && host.lines.contains(&other.id) && self.reach(id, other.id)
+        let runs = |other: &&u8| {
+            let since_us = self.host(**other).alone_since_us;
+            let is_old = since_us.is_some_and(|since_us| self.now_us - since_us >= ASK_US);
+            is_old && self.reach(id, **other)
         };
-        match self.hosts.iter().find(serves) {
-            Some(other) => {
-                Err(format!("server {id} founds while server {} serves by itself", other.id))
-            }
+        match missing.iter().find(runs) {
+            Some(other) => Err(format!("server {id} founds while server {other} serves by itself")),
             None => Ok(()),
         }
     }
@@ -511,6 +578,7 @@ impl World {
     fn end_faults(&mut self, ids: &[u8]) {
         self.cut.clear();
         (self.crashes_left, self.cuts_left, self.alone_left) = (0, 0, 0);
+        self.words_left = 0;
         for id in ids {
             let host = self.host(*id);
             let runs = matches!(host.process, Process::Undecided(_) | Process::Member);
@@ -569,17 +637,24 @@ impl World {
             crashes_left,
             cuts_left,
             alone_left,
+            words_left,
+            words,
             only_one: _,
             rounds,
         } = self;
         let mut digest = Digest::at(*now_us);
         for host in hosts {
-            host.aged(*now_us, ASKED_US).hash(&mut digest);
+            host.aged(*now_us, LISTENS_US).hash(&mut digest);
         }
         for (who, (said, at_us)) in told {
-            (who, said, now_us - at_us).hash(&mut digest);
+            (who, said, (now_us - at_us).min(HEARD_US)).hash(&mut digest);
         }
-        let left = (crashes_left, cuts_left, alone_left);
+        for Given { without, until_us, lives } in
+            words.iter().filter(|word| word.until_us > *now_us)
+        {
+            (without, until_us - now_us, lives).hash(&mut digest);
+        }
+        let left = (crashes_left, cuts_left, alone_left, words_left);
         let round = rounds.map(|rounds| rounds % ROUNDS_BETWEEN_LOOKS);
         (cut, founded, given, left, round).hash(&mut digest);
         digest.finish_128()

@@ -9,7 +9,7 @@ use lockkeeper_core::config::ServerSpec;
 use lockkeeper_core::proto::request::{Create, CreateKind, Request};
 use lockkeeper_core::proto::{Acl, ConnectRequest, RequestHeader};
 use lockkeeper_core::replica::founding::{
-    Brings, Chance, Decision, Founding, Identified, Introduction, Past, Position, Undecided,
+    Brings, Chance, Decision, Founding, Identified, Introduction, Past, Port, Position, Undecided,
 };
 use lockkeeper_core::replica::lost_majority::LostMajority;
 use lockkeeper_core::replica::new_ensemble::SortedRecords;
@@ -67,6 +67,10 @@ pub struct Host {
     pub images: Vec<SendImage>,
     /// An image that was sent to it, until it is installed.
     pub received: Option<Base>,
+    /// Its lines and those of others name its port for clients.
+    pub is_port_known: bool,
+    /// Its process stands still until then, with its ports open.
+    pub hangs_until_us: u64,
     conn: u64,
 }
 
@@ -88,13 +92,44 @@ impl Host {
         let (lines, members) = (Vec::new(), Vec::new());
         let disk = Disk::default();
         let (images, received) = (Vec::new(), None);
-        let process = None;
-        Self { id, disk, process, lines, members, alone_since_us: None, images, received, conn: 0 }
+        Self {
+            id,
+            disk,
+            process: None,
+            lines,
+            members,
+            alone_since_us: None,
+            images,
+            received,
+            is_port_known: true,
+            hangs_until_us: 0,
+            conn: 0,
+        }
+    }
+
+    /// What another server's question to its ports finds out.
+    pub fn port(&self, now_us: u64) -> Port {
+        let is_asked = self.is_port_known || !self.lines.is_empty();
+        match &self.process {
+            Some(_) if is_asked && self.hangs(now_us) => Port::Mute,
+            Some(_) if self.is_port_known && self.is_serving() => {
+                Port::Serves { mode: "standalone".to_owned(), version: "lockkeeper".to_owned() }
+            }
+            Some(_) if self.is_port_known => Port::ServesNot,
+            // Its port for servers is open, if it has one.
+            Some(_) if is_asked => Port::Mute,
+            Some(_) | None => Port::Closed,
+        }
+    }
+
+    pub fn hangs(&self, now_us: u64) -> bool {
+        now_us < self.hangs_until_us
     }
 
     /// Starts the server with the lines that it has. Whether it begins by asking others.
     pub fn start(&mut self, rng: &mut Rng) {
         let specs = lines(&self.lines);
+        self.hangs_until_us = 0;
         self.members.clone_from(&self.lines);
         if specs.is_empty() {
             let identity = standalone(self.id, rng);

@@ -8,7 +8,7 @@ mod lost_majority;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use lockkeeper_core::replica::founding::{Introduction, Undecided};
+use lockkeeper_core::replica::founding::{Introduction, Port, Undecided, WORD_COUNTS_US};
 use lockkeeper_core::replica::peer::server_of;
 use lockkeeper_core::replica::{Input, PeerMessage, TICK_MS};
 
@@ -28,6 +28,13 @@ const ALONE_US_MIN: u64 = 4_000_000;
 const SETTLE_US_MAX: u64 = 60_000_000;
 const LOOK_US: u64 = 5_000_000;
 
+/// An operator's word, until when it counts, and the lives of the others in which it was said, by what they say.
+struct Said {
+    without: Vec<u8>,
+    until_us: u64,
+    lives: BTreeMap<u8, u64>,
+}
+
 pub struct World {
     rng: Rng,
     prints: bool,
@@ -46,6 +53,10 @@ pub struct World {
     told: BTreeMap<(u8, u8), (Undecided, u64)>,
     /// Servers that answered to one that belongs to no ensemble that they serve, and were not heard by it since.
     served: BTreeSet<(u8, u8)>,
+    /// What the ports of servers answered to others last, and when.
+    ports: BTreeMap<(u8, u8), (Port, u64)>,
+    /// What operators have said, and was taken.
+    words: Vec<Said>,
     had_unequal_lines: bool,
     writes: u64,
     /// What is known of a majority that was lost, once it is.
@@ -58,6 +69,9 @@ pub struct World {
 impl World {
     pub fn new(rng: Rng, ids: &[u8], prints: bool) -> Self {
         let mut world = Self::unused(rng, ids, prints);
+        for host in &mut world.hosts {
+            host.is_port_known = world.rng.chance(750);
+        }
         // Some machines were used before.
         let states_max = world.rng.below(3);
         for at in 0..world.hosts.len() {
@@ -84,6 +98,8 @@ impl World {
             founded: BTreeSet::new(),
             told: BTreeMap::new(),
             served: BTreeSet::new(),
+            ports: BTreeMap::new(),
+            words: Vec::new(),
             had_unequal_lines: false,
             writes: 0,
             loss: None,
@@ -131,6 +147,7 @@ impl World {
         host.start(&mut self.rng);
         self.told.retain(|(by, _), _| *by != id);
         self.served.retain(|(by, _)| *by != id);
+        self.ports.retain(|(by, _), _| *by != id);
         self.seen.restarts += 1;
         let lines = host.lines.clone();
         self.note(format_args!(
@@ -179,8 +196,13 @@ impl World {
     pub fn act(&mut self) {
         let at = self.rng.index(self.hosts.len());
         let other = self.rng.index(self.hosts.len());
-        match self.rng.below(10) {
+        match self.rng.below(16) {
             0 | 1 => self.stop(at),
+            10..=14 => self.bootstrap(at),
+            15 => {
+                self.note(format_args!("{} stands still", self.hosts[at].id));
+                self.hosts[at].hangs_until_us = self.now_us + self.rng.range(500_000, 4_000_000);
+            }
             2..=6 => {
                 self.stop(at);
                 self.hosts[at].lines = self.draw_lines(at);
@@ -198,6 +220,36 @@ impl World {
                 }
             }
             _ => self.write(),
+        }
+    }
+
+    /// An operator has a server found without those that do not run, or without others by mistake.
+    fn bootstrap(&mut self, at: usize) {
+        let now_us = self.now_us;
+        let own = self.hosts[at].id;
+        let is_mistaken = self.rng.chance(200);
+        let down = |host: &&Host| host.process.is_none() || host.lines.is_empty();
+        let mut without: Vec<u8> = self.hosts.iter().filter(down).map(|host| host.id).collect();
+        if is_mistaken {
+            without = vec![*self.rng.pick(&self.everybody())];
+        }
+        without.retain(|id| *id != own || is_mistaken);
+        let Some(founding) = self.hosts[at].founding() else { return };
+        let until_us = now_us + WORD_COUNTS_US;
+        let taken = founding.bootstrap(&without, now_us, until_us);
+        self.note(format_args!("{own} is told to found without {without:?}: {taken:?}"));
+        let Ok(word) = taken else { return };
+        let nonce = |host: &Host| match host.introduction(now_us)? {
+            Introduction::Founding(said) => Some((host.id, said.nonce)),
+            Introduction::Founded(_) => None,
+        };
+        let lives = self.hosts.iter().filter_map(nonce).collect();
+        self.words.push(Said { without: word.without, until_us, lives });
+        let other = self.rng.index(self.hosts.len());
+        if self.hosts[other].founding().is_some() && self.rng.chance(400) {
+            // It is another life of that server: the word does not bind it.
+            self.stop(other);
+            self.start(other);
         }
     }
 
@@ -276,6 +328,9 @@ impl World {
     }
 
     fn tick(&mut self, at: usize) {
+        if self.hosts[at].hangs(self.now_us) {
+            return;
+        }
         let (now_us, wall_ms) = (self.now_us, self.now_us as i64 / 1000);
         self.hosts[at].step(Input::Tick { now_us, wall_ms });
         self.turn(at);
@@ -349,6 +404,9 @@ impl World {
         else {
             return;
         };
+        if self.host(from).hangs(now_us) || self.host(to).hangs(now_us) {
+            return;
+        }
         let is_member = self.host(to).members.contains(&from);
         self.tell(to, from, said);
         if is_member {
@@ -384,17 +442,24 @@ impl World {
             return self.ask_all(id);
         }
         let Some(founding) = self.host_mut(id).founding() else { return };
-        for asked in founding.addresses_to_ask(now_us) {
-            let other = self.host(asked);
-            let serves = other.is_serving() && self.hear_each_other(id, asked);
-            let mode = serves.then(|| "standalone".to_owned());
-            self.seen.serving_alone += u64::from(mode.is_some());
-            if serves {
+        for asked in founding.to_ask(now_us) {
+            let port = self.ask(id, asked);
+            self.ports.insert((id, asked), (port.clone(), now_us));
+            if let Port::Serves { .. } = port {
+                self.seen.serving_alone += 1;
                 self.served.insert((id, asked));
             }
             if let Some(founding) = self.host_mut(id).founding() {
-                founding.answered(asked, mode, now_us);
+                founding.answered(asked, port, now_us);
             }
+        }
+    }
+
+    /// What the ports of another server answer.
+    fn ask(&self, by: u8, of: u8) -> Port {
+        match self.hear_each_other(by, of) {
+            true => self.host(of).port(self.now_us),
+            false => Port::Closed,
         }
     }
 
@@ -428,6 +493,9 @@ impl World {
 
     fn decide(&mut self, at: usize) -> Result<(), Violation> {
         let now_us = self.now_us;
+        if self.hosts[at].hangs(now_us) {
+            return Ok(());
+        }
         let Some(founding) = self.hosts[at].founding() else { return Ok(()) };
         let obstacle = founding.obstacle(now_us).unwrap_or_default();
         let decided = founding.decide(now_us);
@@ -453,6 +521,7 @@ impl World {
                 true => self.seen.with_state += 1,
                 false => self.seen.empty += 1,
             }
+            self.seen.without += u64::from(!decision.without.is_empty());
         } else {
             self.seen.joined += 1;
         }
@@ -471,6 +540,9 @@ impl World {
     pub fn heal(&mut self) {
         self.note(format_args!("all is healed"));
         self.cut.clear();
+        for host in &mut self.hosts {
+            host.hangs_until_us = 0;
+        }
         let all = self.everybody();
         for at in 0..self.hosts.len() {
             if self.hosts[at].process.is_none() || self.hosts[at].lines != all {
@@ -524,8 +596,21 @@ impl World {
         Ok(())
     }
 
+    /// Of two ensembles that a server hears of, the one without a state is set aside, and that which has fewer members.
+    fn wrong_one(&mut self) -> Option<u8> {
+        let now_us = self.now_us;
+        let conflicts =
+            self.hosts.iter_mut().filter_map(|host| host.founding()?.decide(now_us).err());
+        let ensembles = conflicts.last()?.ensembles;
+        let members =
+            |of: &u128| self.hosts.iter().filter(|host| host.ensemble() == Some(*of)).count();
+        let is_kept = |of: &u128| self.states.values().any(|state| state == of);
+        ensembles.into_iter().min_by_key(|(_, of)| (is_kept(of), members(of))).map(|(id, _)| id)
+    }
+
     fn follow_advice(&mut self) {
         let now_us = self.now_us;
+        let wrong = self.wrong_one();
         for at in 0..self.hosts.len() {
             let id = self.hosts[at].id;
             let words = match self.hosts[at].founding() {
@@ -541,7 +626,7 @@ impl World {
             let is_elsewhere = |other: &Host| other.is_serving() && other.ensemble() != ensemble;
             let is_left = words.contains("If they belong to another ensemble, start this one")
                 && self.hosts.iter().any(is_elsewhere);
-            if words.contains("without server") || is_chosen || is_left {
+            if words.contains("without server") || is_chosen || is_left || wrong == Some(id) {
                 self.note(format_args!("{id} is set aside, as it says"));
                 self.stop(at);
                 self.hosts[at].set_aside();

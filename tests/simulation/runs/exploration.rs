@@ -25,15 +25,24 @@ fn founding_breaks_no_rule() {
     // The larger one takes a minute: the gate explores it.
     let scopes = [&[Empty, Unused][..], &[Empty, State, Member]];
     for kinds in &scopes[..if plays_all() { 2 } else { 1 }] {
-        let scope = Founding { step_us: 1_000_000, ..Founding::of(kinds) };
+        // However words are lost, none is founded beside another one.
+        let only_one = !kinds.contains(&Member);
+        let scope = Founding { step_us: 1_000_000, only_one, ..Founding::of(kinds) };
         is_sound(&format!("{kinds:?}"), &scope);
     }
 }
 
 #[test]
 fn founding_breaks_no_rule_beside_a_server_that_serves_by_itself() {
-    let scope = Founding { step_us: 1_000_000, alone: 1, ..Founding::of(&[Directory::Empty]) };
+    let of = Founding::of(&[Directory::Empty]);
+    let scope = Founding { step_us: 1_000_000, alone: 1, only_one: true, ..of };
     is_sound("one alone", &scope);
+}
+
+#[test]
+fn founding_without_a_server_by_an_operators_word_breaks_no_rule() {
+    let scope = Founding { step_us: 1_000_000, words: 1, ..Founding::of(&[Directory::Empty]) };
+    is_sound("a word", &scope);
 }
 
 #[test]
@@ -41,27 +50,19 @@ fn founding_with_unequal_lines_breaks_no_rule() {
     let scope = Founding {
         step_us: 1_000_000,
         has_unequal_lines: true,
+        only_one: true,
         ..Founding::of(&[Directory::Empty])
     };
     is_sound("unequal lines", &scope);
-}
-
-/// The protocol does not exclude it, and says why that does no harm: at most one of them gets a majority.
-#[test]
-fn a_second_ensemble_is_founded_only_where_words_are_lost() {
-    let scope =
-        Founding { step_us: 1_000_000, only_one: true, ..Founding::of(&[Directory::Empty]) };
-    let explored = explore(&scope, Budget::COMPLETE, &mut |_| {});
-    let found = explored.found.expect("it is possible");
-    println!("{found}");
-    assert!(found.violation.contains("a second ensemble"), "{}", found.violation);
 }
 
 /// Each time that a founding server keeps tells two states apart.
 #[test]
 fn every_time_of_a_founding_server_counts() {
     use lockkeeper_core::config::ServerSpec;
-    use lockkeeper_core::replica::founding::{Chance, Founding, Introduction, Undecided};
+    use lockkeeper_core::replica::founding::{
+        Chance, Founding, Introduction, LISTENS_US, Port, Undecided,
+    };
 
     let line = |id: u8| ServerSpec::parse(id, &format!("h{id}:1:2;3")).expect("well-formed");
     let lines = [line(1), line(2), line(3)];
@@ -75,15 +76,19 @@ fn every_time_of_a_founding_server_counts() {
         ("a word", &|founding, at_us| founding.heard(2, said(None), at_us)),
         ("a stranger", &|founding, at_us| founding.heard(4, said(None), at_us)),
         ("a refusal", &|founding, at_us| founding.refused(2, "no".to_owned(), at_us)),
-        ("an answer", &|founding, at_us| founding.answered(3, None, at_us)),
+        ("an answer", &|founding, at_us| founding.answered(3, Port::Closed, at_us)),
         ("a question", &|founding, at_us| {
             founding.heard(2, said(None), NOW_US);
-            assert!(!founding.addresses_to_ask(at_us).is_empty());
+            assert!(!founding.to_ask(at_us).is_empty());
         }),
-        ("a majority", &|founding, at_us| {
-            founding.heard(2, said(Some(1)), at_us);
-            assert_eq!(founding.decide(at_us), Ok(None));
+        ("a word of an operator", &|founding, at_us| {
+            let begun_us = NOW_US - LISTENS_US;
+            assert_eq!(founding.decide(begun_us), Ok(None));
             founding.heard(2, said(Some(1)), NOW_US);
+            founding.answered(3, Port::Closed, NOW_US);
+            founding
+                .bootstrap(&[3], NOW_US, at_us + LISTENS_US)
+                .expect("nothing speaks against it");
         }),
     ];
     for (what, event) in events {
@@ -109,8 +114,22 @@ fn quick_ones_are_found_without_a_seed() {
 
     let of = |directories| Founding { step_us: 1_000_000, ..Founding::of(directories) };
     for (name, scope, rule) in [
-        ("founds-without-asking", Founding { alone: 1, ..of(&[Empty]) }, "serves by itself"),
-        ("late-state-joins", of(&[Empty, State]), "with the consent of"),
+        ("majority-founds", of(&[Empty]), "without the consent of"),
+        (
+            "word-beside-anything",
+            Founding { alone: 1, words: 1, ..of(&[Empty]) },
+            "serves by itself",
+        ),
+        (
+            "word-of-another-life",
+            Founding { words: 1, crashes: 1, ..of(&[Empty]) },
+            "without the consent of",
+        ),
+        (
+            "late-state-joins",
+            Founding { words: 1, ..of(&[Empty, State]) },
+            "without the consent of",
+        ),
         ("first-of-two-states-founds", of(&[Empty, State]), "over the state of"),
         ("state-counts-as-empty", of(&[Empty, State]), "gives up its state"),
         ("unused-counts-as-state", of(&[Empty, Unused]), "never becomes a member"),
@@ -118,7 +137,7 @@ fn quick_ones_are_found_without_a_seed() {
         (
             "unequal-lines-found",
             Founding { has_unequal_lines: true, ..of(&[Empty]) },
-            "with the consent of",
+            "without the consent of",
         ),
         ("emptied-server-keeps-identity", of(&[Empty, Member]), "another life had"),
     ] {

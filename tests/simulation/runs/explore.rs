@@ -2,7 +2,7 @@
 //! `cargo run --profile test --example explore -- founding`, `-- sessions --holds 1 --moves 1` or
 //! `-- members --remove 3`. For a night: `-- founding --minutes 60 --step-ms 500 --directories e,s,m --crashes 1`.
 //! With a deliberate bug:
-//! `cargo run --example explore --features mutants -- founding --mutant founds-without-asking --alone 1`.
+//! `cargo run --example explore --features mutants -- founding --mutant majority-founds`.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use lockkeeper_simulation::exploration::members::{Change, Members, OPERATOR_MS};
 use lockkeeper_simulation::exploration::sessions::Sessions;
 
 const USAGE: &str =
-    "usage: explore founding [--directories e,u,s,m] [--step-ms N] [--crashes N] [--cuts N]
+    "usage: explore founding [--directories e,u,s,m] [--step-ms N] [--crashes N] [--cuts N] [--words N]
                [--alone N] [--unequal] [--one-way] [--slow-disks] [--only-one]
        explore sessions [--clients PLACES] [--timeout-ms N] [--moves N] [--writes N] [FAULTS]
        explore members  [--add ID | --remove IDS] [--clients PLACE] [FAULTS]
@@ -106,6 +106,7 @@ fn founding(args: &mut Args) -> Option<(Founding, Asked)> {
             "--crashes" => scope.crashes = args.next()?.parse().ok()?,
             "--cuts" => scope.cuts = args.next()?.parse().ok()?,
             "--alone" => scope.alone = args.next()?.parse().ok()?,
+            "--words" => scope.words = args.next()?.parse().ok()?,
             "--unequal" => scope.has_unequal_lines = true,
             "--one-way" => scope.is_one_way = true,
             "--slow-disks" => scope.reads_slowly = true,

@@ -1,27 +1,27 @@
 //! The protocol by which servers that belong to no ensemble yet form one, and by which an empty server
 //! finds the ensemble that it belongs to.
 //!
-//! *Owns* [`Founding`], what a server does before it is a member of an ensemble; what servers say of
-//! themselves meanwhile is in `introduction.rs`. *Invariants*: a server belongs to one ensemble, for ever, and
-//! only after it has said so durably does it take part; a server that was empty when others were not
-//! is a new one for Raft (another incarnation), because it may have voted in the life that it lost; the
-//! server that founds is the only voter of what it founds, and the others join as servers do that come
-//! later: no vote is counted on that is not there, and no majority of empty servers is ever elected over a
-//! state; of two states none is chosen. *Never* takes a clock, a random number or a socket: it is given all
-//! three.
+//! *Owns* [`Founding`], what a server does before it is a member of an ensemble. What servers say of
+//! themselves meanwhile is in `introduction.rs`, what an operator may decide in `word.rs`. *Invariants*: a server
+//! belongs to one ensemble, for ever, and only after it has said so durably does it take part; silence founds
+//! nothing: all participants consent, or an operator has named those that are left out; what was heard of a state
+//! counts until its server says something else; a server that was empty when others were not is a new one for Raft
+//! (another incarnation), because it may have voted in the life that it lost; the server that founds is the only
+//! voter of what it founds, and the others join as servers do that come later: no vote is counted on that is not
+//! there, and no majority of empty servers is ever elected over a state; of two states none is chosen. *Never* takes
+//! a clock, a random number or a socket: it is given all three.
 //!
-//! One server founds, the candidate: the one that brings a state, else the lowest empty participant. It
-//! founds when all participants take it for the candidate, or when a majority has done so for
-//! [`PATIENCE_US`] and each silent participant, asked at its client port, does not serve by itself. Only
-//! servers whose lines name the same participants count, and only those that take it for the candidate,
-//! so that two servers that do not hear each other cannot both win over a third. Even if two servers should
-//! found, every server follows one of them, and an ensemble serves only once its voters are a majority of
-//! the participants (`steps/leadership.rs`): at most one does.
+//! One server founds, the candidate: the one that brings a state, else the lowest empty participant. It founds when
+//! all participants, but for those that an operator's word leaves out, take it for the candidate, with lines that
+//! name the same participants. Words that are old by a second could let two servers found; then every server follows
+//! one of them, and an ensemble serves only once its voters are a majority of the participants
+//! (`steps/leadership.rs`): at most one does.
 
 mod introduction;
 mod obstacle;
+mod word;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::config::Role;
 /// The line of one server, which an identity keeps.
@@ -29,15 +29,18 @@ pub use crate::config::ServerSpec;
 use crate::replica::durable::Membership;
 use crate::replica::messages::raft_id;
 
-pub use introduction::{Brings, Elsewhere, Identified, Introduction, Past, Position, Undecided};
+pub use introduction::{
+    Brings, Elsewhere, Identified, Introduction, Past, Port, Position, Undecided, Word,
+};
+pub use word::WORD_COUNTS_US;
 
-/// How long a majority is enough to found an ensemble, microseconds: the others may still be starting.
-pub const PATIENCE_US: u64 = 2_000_000;
+/// How long a server listens before it says whom it misses, or acts on an operator's word, microseconds.
+pub const LISTENS_US: u64 = 3_000_000;
 /// How long a server counts as heard after its last word, microseconds.
 pub const HEARD_US: u64 = 1_500_000;
-/// How long the answer of a silent server's client port counts, microseconds.
-pub const ASKED_US: u64 = 3_000_000;
-/// Time between two questions to the client port of a silent server, microseconds.
+/// How long the answer of a silent server's ports counts, microseconds.
+pub const ASKED_US: u64 = 5_000_000;
+/// Time between two questions to the ports of a silent server, microseconds.
 pub const ASK_INTERVAL_US: u64 = 1_000_000;
 /// How long it is remembered that a server refused this one, microseconds.
 pub(super) const REFUSED_US: u64 = 5_000_000;
@@ -49,6 +52,8 @@ pub struct Decision {
     pub identity: Identified,
     /// Whether its data goes on: otherwise what is there is nothing, and begins anew.
     pub keeps_data: bool,
+    /// Participants that an operator's word has left out, if this server founds by one or was given it.
+    pub without: Vec<u8>,
 }
 
 /// Random numbers, from the operating system.
@@ -79,23 +84,23 @@ pub struct Founding {
     only_joins: bool,
     /// The ensemble that it goes on from without a majority of it, because an operator has declared the others dead.
     alone_after: Option<u128>,
-    /// Servers beside which it founds nothing alone, by what they have. Their silence changes nothing: they may go on
-    /// behind a link that is cut.
-    rivals: BTreeMap<u8, Elsewhere>,
     /// When it was asked first to decide.
     asked_since_us: Option<u64>,
     brings: Own,
     lines: Vec<ServerSpec>,
+    /// What servers of the own lines have said last, and when. It counts as consent for [`HEARD_US`]; that a server
+    /// has a state counts until it says something else.
     heard: BTreeMap<u8, (Introduction, u64)>,
     /// Servers that the own lines do not name and whose lines name this one, and when they said so.
     strangers: BTreeMap<u8, (Vec<ServerSpec>, u64)>,
-    majority_since_us: Option<u64>,
-    /// What the client ports of silent servers answered, and when: the mode of one that serves.
-    asked: BTreeMap<u8, (Option<String>, u64)>,
+    /// What the ports of silent servers answered, and when.
+    ports: BTreeMap<u8, (Port, u64)>,
     /// When they were asked last.
     asked_at_us: BTreeMap<u8, u64>,
     /// Servers that want nothing to do with this one, why, and when they said so.
     refused: BTreeMap<u8, (String, u64)>,
+    /// What an operator has said here, and until when it counts.
+    given: Option<(Word, u64)>,
 }
 
 impl Founding {
@@ -111,16 +116,15 @@ impl Founding {
             chance,
             only_joins: false,
             alone_after: None,
-            rivals: BTreeMap::new(),
             asked_since_us: None,
             brings: Own::Nothing,
             lines: lines.to_vec(),
             heard: BTreeMap::new(),
             strangers: BTreeMap::new(),
-            majority_since_us: None,
-            asked: BTreeMap::new(),
+            ports: BTreeMap::new(),
             asked_at_us: BTreeMap::new(),
             refused: BTreeMap::new(),
+            given: None,
         }
     }
 
@@ -140,7 +144,7 @@ impl Founding {
 
     /// As [`Founding::reading`], of a server that an operator has declared to be alone: it goes on from the ensemble
     /// `before`, of which no majority is left, and waits for no consent. It founds unless a server of that one
-    /// still serves, or another server has gone on, or may go on, with a state of its own.
+    /// runs, or another server has gone on, or may go on, with a state of its own.
     #[must_use]
     pub fn alone(own: u8, lines: &[ServerSpec], chance: Chance, before: u128) -> Self {
         Self { alone_after: Some(before), ..Self::reading(own, lines, chance) }
@@ -163,6 +167,8 @@ impl Founding {
             candidate: self.candidate(now_us),
             brings: self.brings(),
             lines: self.lines.clone(),
+            word: self.word(now_us).cloned(),
+            is_told: self.given(now_us).is_some(),
         })
     }
 
@@ -185,12 +191,8 @@ impl Founding {
         }
         if self.line(server).is_some() {
             self.refused.remove(&server);
-            match self.alone_after.and_then(|before| introduction.elsewhere(before)) {
-                Some(elsewhere) => self.rivals.insert(server, elsewhere),
-                None => self.rivals.remove(&server),
-            };
             self.heard.insert(server, (introduction, now_us));
-            self.asked.remove(&server);
+            self.ports.remove(&server);
             return;
         }
         let lines = match introduction {
@@ -207,35 +209,25 @@ impl Founding {
         self.refused.insert(server, (words, now_us));
     }
 
-    /// Participants that are to be asked now, at their client ports, whether they serve: those that are
-    /// silent while there is a majority without them. The answer goes to [`Founding::answered`].
-    pub fn addresses_to_ask(&mut self, now_us: u64) -> Vec<u8> {
-        let participants = participants(&self.lines);
-        let present = participants.iter().filter(|id| self.is_present(**id, now_us)).count();
-        if present <= participants.len() / 2 && self.alone_after.is_none() {
-            return Vec::new();
-        }
+    /// Participants whose ports are to be asked now: those that are silent. Each answer goes to
+    /// [`Founding::answered`].
+    pub fn to_ask(&mut self, now_us: u64) -> Vec<u8> {
         let is_due = |id: &u8| {
             let last_us = self.asked_at_us.get(id);
-            let is_there = match self.alone_after {
-                // Those of the ensemble before may serve.
-                Some(_) => *id == self.own || self.said(*id, now_us).is_some(),
-                None => self.is_present(*id, now_us),
-            };
-            !is_there && last_us.is_none_or(|last_us| now_us >= last_us + ASK_INTERVAL_US)
+            !self.is_present(*id, now_us)
+                && last_us.is_none_or(|last_us| now_us >= last_us + ASK_INTERVAL_US)
         };
-        let due: Vec<u8> = participants.into_iter().filter(is_due).collect();
+        let due: Vec<u8> = participants(&self.lines).into_iter().filter(is_due).collect();
         self.asked_at_us.extend(due.iter().map(|id| (*id, now_us)));
         due
     }
 
-    /// Takes the answer of a silent server's client port to `srvr`: its mode, if it serves. A server that has served
-    /// counts as serving until it is heard: it may be starting again, with the state that it has.
-    pub fn answered(&mut self, server: u8, mode: Option<String>, now_us: u64) {
-        let has_served =
-            matches!(self.asked.get(&server), Some((Some(_), _))) && !mutant!("forgets-who-served");
-        if mode.is_some() || !has_served {
-            self.asked.insert(server, (mode, now_us));
+    /// Takes the answer of a silent server's ports. A server that has served counts as serving until it is heard: it
+    /// may be starting again, with the state that it has.
+    pub fn answered(&mut self, server: u8, port: Port, now_us: u64) {
+        let has_served = matches!(self.ports.get(&server), Some((Port::Serves { .. }, _)));
+        if matches!(port, Port::Serves { .. }) || !has_served || mutant!("forgets-who-served") {
+            self.ports.insert(server, (port, now_us));
         }
     }
 
@@ -244,16 +236,14 @@ impl Founding {
     /// # Errors
     /// Two servers belong to different ensembles: an operator must say which is right.
     pub fn decide(&mut self, now_us: u64) -> Result<Option<Decision>, Conflict> {
-        self.heard.retain(|_, (_, at_us)| at_us.saturating_add(HEARD_US) > now_us);
         self.strangers.retain(|_, (_, at_us)| at_us.saturating_add(REFUSED_US) > now_us);
-        self.asked
-            .retain(|_, (mode, at_us)| mode.is_some() || at_us.saturating_add(ASKED_US) > now_us);
         self.refused.retain(|_, (_, at_us)| at_us.saturating_add(REFUSED_US) > now_us);
+        self.given.take_if(|(_, until_us)| *until_us <= now_us);
         if matches!(self.brings, Own::Unread) {
             return Ok(None);
         }
         let since_us = *self.asked_since_us.get_or_insert(now_us);
-        if let Some(decision) = self.follow()? {
+        if let Some(decision) = self.follow(now_us)? {
             return Ok(Some(decision));
         }
         match self.alone_after {
@@ -274,43 +264,41 @@ impl Founding {
             chance: _,
             only_joins: _,
             alone_after: _,
-            rivals: _,
             brings: _,
             lines: _,
             heard,
             strangers,
-            majority_since_us,
             asked_since_us,
-            asked,
+            ports,
             asked_at_us,
             refused,
+            given,
         } = &mut aged;
         let age_us = |at_us: u64| now_us.saturating_sub(at_us);
         let grow_old = |at_us: &mut u64, counts_for_us| {
-            *at_us = age_us(*at_us);
+            *at_us = age_us(*at_us).min(counts_for_us);
             *at_us < counts_for_us
         };
-        heard.retain(|_, (_, at_us)| grow_old(at_us, HEARD_US));
+        heard.retain(|_, (said, at_us)| grow_old(at_us, HEARD_US) || said.may_be_a_state());
         strangers.retain(|_, (_, at_us)| grow_old(at_us, REFUSED_US));
-        asked.retain(|_, (mode, at_us)| {
-            let counts = grow_old(at_us, ASKED_US);
-            *at_us = (*at_us).min(ASKED_US);
-            counts || mode.is_some()
+        ports.retain(|_, (port, at_us)| {
+            grow_old(at_us, ASKED_US) || matches!(port, Port::Serves { .. })
         });
         asked_at_us.retain(|_, at_us| grow_old(at_us, ASK_INTERVAL_US));
         refused.retain(|_, (_, at_us)| grow_old(at_us, REFUSED_US));
-        *asked_since_us = asked_since_us.map(|at_us| age_us(at_us).min(PATIENCE_US));
-        // Answers that count are younger than that.
-        *majority_since_us =
-            majority_since_us.map(|at_us| age_us(at_us).min(ASKED_US.max(PATIENCE_US)));
+        *asked_since_us = asked_since_us.map(|at_us| age_us(at_us).min(LISTENS_US));
+        if let Some((_, until_us)) = given {
+            *until_us = until_us.saturating_sub(now_us);
+        }
         aged
     }
 
     /// Some server belongs to an ensemble: belong to it, too.
-    fn follow(&self) -> Result<Option<Decision>, Conflict> {
+    fn follow(&self, now_us: u64) -> Result<Option<Decision>, Conflict> {
         let own = (self.own, self.chance.nonce);
         let mut followed: Option<(u8, &Identified)> = None;
-        for (&server, (introduction, _)) in &self.heard {
+        let present = self.heard.iter().filter(|(id, _)| self.is_present(**id, now_us));
+        for (&server, (introduction, _)) in present {
             let Introduction::Founded(identity) = introduction else { continue };
             // One that an operator has declared dead has come back: it is not followed.
             if self.alone_after == Some(identity.ensemble) {
@@ -327,17 +315,20 @@ impl Founding {
             }
         }
         let Some((_, followed)) = followed else { return Ok(None) };
+        let without = self.given(now_us).map_or_else(Vec::new, |word| word.without.clone());
+        let decision =
+            |identity, keeps_data| Decision { identity, keeps_data, without: without.clone() };
         if let Own::State { identity, .. } = &self.brings {
             // It founded that ensemble before, or it came too late, and then it gives up nothing.
             let is_own = identity.ensemble == followed.ensemble || mutant!("late-state-joins");
             let members = followed.members.clone();
             let identity = Identified { members, ..identity.clone() };
-            return Ok(is_own.then_some(Decision { identity, keeps_data: true }));
+            return Ok(is_own.then(|| decision(identity, true)));
         }
         // As earlier versions found: all that are heard are voters from the beginning.
         if followed.founders.contains(&own) {
             let identity = Identified { raft_id: raft_id(0, self.own), ..followed.clone() };
-            return Ok(Some(Decision { identity, keeps_data: false }));
+            return Ok(Some(decision(identity, false)));
         }
         let identity = Identified {
             raft_id: match mutant!("emptied-server-keeps-identity") {
@@ -347,84 +338,86 @@ impl Founding {
             founders: Vec::new(),
             ..followed.clone()
         };
-        Ok(Some(Decision { identity, keeps_data: false }))
+        Ok(Some(decision(identity, false)))
     }
 
-    /// No server that is heard belongs to an ensemble: found one, if it is this server's turn.
-    fn found(&mut self, now_us: u64) -> Option<Decision> {
-        let participants = participants(&self.lines);
-        let agreeing = self.undecided(now_us).filter(|(id, said)| {
-            participants.contains(id)
-                && said.candidate == Some(self.own)
-                && self.names_the_same(&said.lines)
-        });
-        let agreeing: BTreeSet<u8> = agreeing.map(|(id, _)| id).chain([self.own]).collect();
-        // Others have an ensemble, or lines, that do not fit together with the own ones.
-        let is_contested = (!self.strangers.is_empty() || !self.refused.is_empty())
-            && !mutant!("unequal-lines-found");
-        let is_own_turn = self.candidate(now_us) == Some(self.own) && !is_contested;
-        if !is_own_turn || agreeing.len() <= participants.len() / 2 {
-            self.majority_since_us = None;
+    /// No server that is heard belongs to an ensemble: found one, if it is this server's turn, and all participants
+    /// consent that no operator has left out.
+    fn found(&self, now_us: u64) -> Option<Decision> {
+        if self.candidate(now_us) != Some(self.own) || self.is_contested() {
             return None;
         }
-        let since_us = *self.majority_since_us.get_or_insert(now_us);
-        let is_patient = now_us >= since_us.saturating_add(PATIENCE_US);
-        let is_silent = |id: &&u8| !self.is_present(**id, now_us);
-        let serves_not = |id: &u8| {
-            let answer = self.asked.get(id).filter(|(_, at_us)| *at_us >= since_us);
-            answer.is_some_and(|(mode, _)| mode.is_none()) || mutant!("founds-without-asking")
+        let word = self.word(now_us);
+        let without: &[u8] = word.map_or(&[], |word| &word.without);
+        let consents = |id: &u8| {
+            *id == self.own
+                || self.said(*id, now_us).is_some_and(|said| {
+                    let is_bound = |word: &Word| {
+                        said.word.as_ref() == Some(word) && word.binds(*id, said.nonce)
+                    };
+                    said.candidate == Some(self.own)
+                        && self.names_the_same(&said.lines)
+                        && word.is_none_or(is_bound)
+                })
         };
-        let may_go_without = is_patient && participants.iter().filter(is_silent).all(serves_not);
-        if agreeing.len() < participants.len() && !may_go_without {
+        let participants = participants(&self.lines);
+        let consenting = participants.iter().filter(|id| consents(id)).count();
+        let needed = participants.iter().filter(|id| !without.contains(id)).count();
+        let is_enough = consenting == needed
+            || consenting > participants.len() / 2 && mutant!("majority-founds");
+        if !is_enough {
             return None;
         }
         let members = self.members(now_us);
-        Some(match &self.brings {
+        let (identity, keeps_data) = match &self.brings {
             Own::State { identity, .. } => {
                 let initial = self.initial_voters(identity.raft_id);
-                let identity = Identified { initial, members, ..identity.clone() };
-                Decision { identity, keeps_data: true }
+                (Identified { initial, members, ..identity.clone() }, true)
             }
             Own::Nothing | Own::Unread => {
                 let (ensemble, raft_id) = (self.chance.ensemble, raft_id(0, self.own));
                 let founders = vec![(self.own, self.chance.nonce)];
                 let initial = self.initial_voters(raft_id);
-                let identity = Identified { ensemble, raft_id, founders, initial, members };
-                Decision { identity, keeps_data: false }
+                (Identified { ensemble, raft_id, founders, initial, members }, false)
             }
-        })
+        };
+        Some(Decision { identity, keeps_data, without: without.to_vec() })
     }
 
-    /// An operator has declared the others dead: found without them, unless one of them serves or may come to serve, as
-    /// one that refuses this server may.
+    /// An operator has declared the others dead: found without them, unless something is seen that speaks against it.
     /// Of two that were declared alone, each is in the other's way: an operator chooses.
     fn found_alone(&self, since_us: u64, now_us: u64) -> Option<Decision> {
         let Own::State { identity, .. } = &self.brings else { return None };
-        let refuses = |id: &u8| *id != self.own && self.line(*id).is_some();
-        if self.rivals().next().is_some() || self.refused.keys().any(refuses) {
-            return None;
-        }
-        let is_patient = now_us >= since_us.saturating_add(PATIENCE_US);
-        let others = participants(&self.lines).into_iter().filter(|id| *id != self.own);
-        // One that is there, has no data and is no rival serves no client.
-        let mut asked = others.filter(|id| self.said(*id, now_us).is_none());
-        let serves_not = |id: u8| self.asked.get(&id).is_some_and(|(mode, _)| mode.is_none());
-        if !is_patient || !asked.all(serves_not) {
+        let has_listened = now_us >= since_us.saturating_add(LISTENS_US);
+        let mut others = participants(&self.lines).into_iter().filter(|id| *id != self.own);
+        // One that is there with nothing joins.
+        let is_in_the_way =
+            |id: u8| self.said(id, now_us).is_none() && self.against(id, now_us).is_some();
+        if !has_listened || self.rivals().next().is_some() || others.any(is_in_the_way) {
             return None;
         }
         let initial = self.initial_voters(identity.raft_id);
         let identity = Identified { initial, members: self.members(now_us), ..identity.clone() };
-        Some(Decision { identity, keeps_data: true })
+        Some(Decision { identity, keeps_data: true, without: Vec::new() })
     }
 
-    /// Servers beside which it founds nothing alone. One that follows what it founded before is none.
+    /// Servers beside which it founds nothing alone, by what they had when they were heard last: they may go on behind
+    /// a link that is cut. One that follows what it founded before is none.
     fn rivals(&self) -> impl Iterator<Item = (u8, Elsewhere)> {
         let own = match self.brings() {
             Brings::State { ensemble, .. } => Some(Elsewhere::Of(ensemble)),
             Brings::Nothing | Brings::Unread | Brings::Position(_) => None,
         };
-        let rivals = self.rivals.iter().map(|(id, elsewhere)| (*id, *elsewhere));
+        let of = move |(id, (said, _)): (&u8, &(Introduction, u64))| {
+            Some((*id, said.elsewhere(self.alone_after?)?))
+        };
+        let rivals = self.heard.iter().filter_map(of);
         rivals.filter(move |(_, elsewhere)| Some(*elsewhere) != own)
+    }
+
+    /// Whether others have an ensemble, or lines, that do not fit together with the own ones.
+    fn is_contested(&self) -> bool {
+        (!self.strangers.is_empty() || !self.refused.is_empty()) && !mutant!("unequal-lines-found")
     }
 
     /// Who votes in what this server founds: that server alone.
@@ -454,27 +447,24 @@ impl Founding {
         members
     }
 
-    /// The participant that is to found, as far as this server knows.
+    /// The participant that is to found, as far as this server knows. One that only joins consents to a state alone.
     fn candidate(&self, now_us: u64) -> Option<u8> {
         if matches!(self.brings, Own::Unread) {
             return None;
         }
-        // No server founds with the consent of one that only joins.
-        if self.only_joins {
-            return None;
-        }
-        let with_state = self.with_state(now_us);
         let may_found = |id: &u8| {
             let says_same = *id == self.own
                 || self.said(*id, now_us).is_some_and(|said| self.names_the_same(&said.lines));
             says_same && participants(&self.lines).contains(id)
         };
-        match with_state[..] {
+        match self.with_state()[..] {
             // Whatever is known of it, a state is never passed over.
             [(id, _)] => Some(id).filter(may_found),
-            [_, _, ..] if mutant!("first-of-two-states-founds") => Some(with_state[0].0),
+            [(id, _), _, ..] if mutant!("first-of-two-states-founds") => Some(id),
             [_, _, ..] => None,
-            [] if self.undecided(now_us).any(|(_, said)| said.brings.may_be_a_state()) => None,
+            [] if self.only_joins || self.heard.values().any(|(said, _)| said.may_be_a_state()) => {
+                None
+            }
             [] => {
                 let heard = self.undecided(now_us).map(|(id, _)| id).chain([self.own]);
                 heard.filter(may_found).min()
@@ -483,13 +473,16 @@ impl Founding {
     }
 
     /// Servers that bring a state, itself included, with the znodes of each, in order of their ids.
-    fn with_state(&self, now_us: u64) -> Vec<(u8, u64)> {
-        let own = (self.own, self.brings());
-        let heard = self.undecided(now_us).map(|(id, said)| (id, said.brings));
+    fn with_state(&self) -> Vec<(u8, u64)> {
+        let heard = self.heard.iter().filter_map(|(id, (said, _))| match said {
+            Introduction::Founding(said) => Some((*id, said.brings)),
+            Introduction::Founded(_) => None,
+        });
         let state = |(id, brings)| match brings {
             Brings::State { znodes, .. } => Some((id, znodes)),
             Brings::Nothing | Brings::Unread | Brings::Position(_) => None,
         };
+        let own = (self.own, self.brings());
         let mut all: Vec<(u8, u64)> = heard.chain([own]).filter_map(state).collect();
         all.sort_unstable();
         all
@@ -549,7 +542,8 @@ impl std::fmt::Display for Conflict {
         write!(
             f,
             "server {a} belongs to ensemble {of_a:032x}, server {b} to {of_b:032x}: one of them has \
-             the wrong data directory"
+             the wrong data directory, or has founded what no other server joined. Start that one with --rejoin, \
+             which sets its data aside"
         )
     }
 }

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::founding::{Brings, Elsewhere, HEARD_US, Introduction, Position, REFUSED_US};
+use super::founding::{Brings, Elsewhere, HEARD_US, Introduction, Port, Position, REFUSED_US};
 
 /// How long the other holders are listened to, microseconds, before their silence counts.
 pub const SILENT_AFTER_US: u64 = 3_000_000;
@@ -19,8 +19,11 @@ pub const SILENT_AFTER_US: u64 = 3_000_000;
 /// What is known of another holder of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// Nothing was heard from it.
+    /// Nothing was heard from it, and no connection to it was made.
     Silent,
+    /// Nothing was heard from it, and whether it runs is not known: a port of it is open and mute, or has not answered
+    /// yet.
+    Mute,
     /// It is asked to go on alone, too, and its log goes as far as this.
     Tells(Position),
     /// Its server runs.
@@ -48,6 +51,8 @@ pub enum Refusal {
     Elsewhere(u8, Elsewhere),
     /// That one has more, or as much and the lower id.
     HasMore(u8, Position),
+    /// It is not known whether that one's server runs: a port of it is open and mute.
+    Mute(u8),
     /// These neither tell how far their logs go nor were declared dead.
     Silent(Vec<u8>),
     /// These were declared dead and are not.
@@ -64,8 +69,8 @@ pub struct LostMajority {
     heard: BTreeMap<u8, (Introduction, u64)>,
     /// Servers that want nothing to do with this one, why, and when they said so.
     refused: BTreeMap<u8, (String, u64)>,
-    /// The modes that client ports have answered.
-    modes: BTreeMap<u8, String>,
+    /// What the ports of the others have answered last.
+    ports: BTreeMap<u8, Port>,
 }
 
 impl LostMajority {
@@ -73,8 +78,8 @@ impl LostMajority {
     #[must_use]
     pub fn new(own: (u8, Position), holders: impl IntoIterator<Item = u8>) -> Self {
         let others = holders.into_iter().filter(|id| *id != own.0).collect();
-        let (heard, refused, modes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { own, others, heard, refused, modes }
+        let (heard, refused, ports) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { own, others, heard, refused, ports }
     }
 
     /// How far this server's log goes.
@@ -100,12 +105,9 @@ impl LostMajority {
         self.refused.insert(server, (words, now_us));
     }
 
-    /// What the client port of another server has answered to `srvr`: its mode, if it serves.
-    pub fn answered(&mut self, server: u8, mode: Option<String>) {
-        match mode {
-            Some(mode) => self.modes.insert(server, mode),
-            None => self.modes.remove(&server),
-        };
+    /// What the ports of another server have answered.
+    pub fn answered(&mut self, server: u8, port: Port) {
+        self.ports.insert(server, port);
     }
 
     /// What is known of each other holder.
@@ -121,7 +123,7 @@ impl LostMajority {
         if let Some(elsewhere) = heard.and_then(|said| said.elsewhere(self.own.1.ensemble)) {
             return Holder::Elsewhere(elsewhere);
         }
-        if let Some(mode) = self.modes.get(&server) {
+        if let Some(Port::Serves { mode, .. }) = self.ports.get(&server) {
             return Holder::Serves(mode.clone());
         }
         match heard {
@@ -129,7 +131,12 @@ impl LostMajority {
                 let refused = self.refused.get(&server);
                 let refused =
                     refused.filter(|(_, at_us)| at_us.saturating_add(REFUSED_US) > now_us);
-                refused.map_or(Holder::Silent, |(words, _)| Holder::Refuses(words.clone()))
+                match (refused, self.ports.get(&server)) {
+                    (Some((words, _)), _) => Holder::Refuses(words.clone()),
+                    (None, Some(Port::Closed)) => Holder::Silent,
+                    (None, Some(Port::ServesNot)) => Holder::Runs,
+                    (None, _) => Holder::Mute,
+                }
             }
             Some(Introduction::Founded(_)) => Holder::Runs,
             Some(Introduction::Founding(said)) => match said.brings {
@@ -153,6 +160,7 @@ impl LostMajority {
                 Holder::Serves(mode) => return Err(Refusal::Serves(*id, mode.clone())),
                 Holder::Runs if mutant!("recovery-beside-running-server") => {}
                 Holder::Runs => return Err(Refusal::Runs(*id)),
+                Holder::Mute => return Err(Refusal::Mute(*id)),
                 Holder::Refuses(words) => return Err(Refusal::Refuses(*id, words.clone())),
                 Holder::Elsewhere(elsewhere) => return Err(Refusal::Elsewhere(*id, *elsewhere)),
                 Holder::Silent | Holder::Tells(_) | Holder::HasNothing => {}
@@ -214,9 +222,15 @@ mod tests {
         Introduction::Founded(Identified { ensemble, raft_id: 2, founders, initial, members })
     }
 
-    /// Server 2 of five.
+    /// Server 2 of five. No port of the others is open.
     fn two() -> LostMajority {
-        LostMajority::new((2, at(5, 100)), 1..=5)
+        let mut lost = LostMajority::new((2, at(5, 100)), 1..=5);
+        [1, 3, 4, 5].into_iter().for_each(|id| lost.answered(id, Port::Closed));
+        lost
+    }
+
+    fn leads() -> Port {
+        Port::Serves { mode: "leader".to_owned(), version: String::new() }
     }
 
     fn dead(ids: &[u8]) -> BTreeSet<u8> {
@@ -254,12 +268,23 @@ mod tests {
         let mut lost = two();
         lost.heard(3, founded(ENSEMBLE), 0);
         assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), 0), Err(Refusal::Runs(3)));
-        lost.answered(3, Some("leader".to_owned()));
+        lost.answered(3, leads());
         let serves = Refusal::Serves(3, "leader".to_owned());
         assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), 0), Err(serves));
         let mut lost = two();
         lost.heard(3, tells(at(1, 1)), 0);
         assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), 0), Err(Refusal::Alive(vec![3])));
+    }
+
+    #[test]
+    fn a_server_whose_port_is_open_or_was_not_asked_yet_is_not_dead() {
+        let mut lost = two();
+        lost.answered(3, Port::Mute);
+        assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), 0), Err(Refusal::Mute(3)));
+        lost.answered(3, Port::ServesNot);
+        assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), 0), Err(Refusal::Runs(3)));
+        let unasked = LostMajority::new((2, at(5, 100)), 1..=5);
+        assert_eq!(unasked.judge(&dead(&[1, 3, 4, 5]), 0), Err(Refusal::Mute(1)));
     }
 
     #[test]
@@ -308,7 +333,7 @@ mod tests {
             assert_eq!(lost.judge(&dead(&[3, 4, 5]), 0), refusal, "{said:?}");
             assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), 0), refusal, "{said:?}");
             // And what it answers does not hide which ensemble it is.
-            lost.answered(1, Some("leader".to_owned()));
+            lost.answered(1, leads());
             assert_eq!(lost.judge(&dead(&[3, 4, 5]), 0), refusal, "{said:?}");
         }
     }

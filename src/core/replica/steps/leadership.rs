@@ -15,10 +15,6 @@ use crate::replica::messages::server_of;
 use crate::replica::request::ConnId;
 use crate::replica::{Replica, Report};
 
-/// How long a majority that has joined a new ensemble waits for the others, in microseconds: with them, it
-/// may lose one at once.
-const FOUNDING_PATIENCE_US: u64 = 1_000_000;
-
 impl Replica {
     /// Whether requests are answered.
     #[must_use]
@@ -100,9 +96,8 @@ impl Replica {
     }
 
     /// The first leader of an ensemble writes who its members are, and until it has, no server serves
-    /// clients. The server that founded the ensemble is its only voter at first; the members are written once all
-    /// participants vote, or when a majority does and the others have had their time. Fewer are not enough:
-    /// those that are silent may have founded another ensemble.
+    /// clients. The server that founded the ensemble is its only voter at first; the members are written once a
+    /// majority of the participants votes. Fewer are not enough: the others may have founded another ensemble.
     pub(in crate::replica) fn write_members(&mut self) {
         if !self.leadership.founds() {
             return;
@@ -112,12 +107,7 @@ impl Replica {
             return;
         }
         let (voting, participants) = self.voting_participants();
-        let has_majority = voting.len() > participants.len() / 2;
-        let is_patient =
-            self.clocks.now_us() >= self.leadership.led_since_us() + FOUNDING_PATIENCE_US;
-        let may_begin = voting.len() == participants.len()
-            || has_majority && is_patient
-            || self.setup.is_declared_alone;
+        let may_begin = voting.len() > participants.len() / 2 || self.setup.is_declared_alone;
         if !may_begin && !mutant!("founder-serves-alone") {
             return;
         }

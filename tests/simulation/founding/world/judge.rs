@@ -4,15 +4,18 @@
 
 use std::collections::BTreeSet;
 
-use lockkeeper_core::replica::founding::{Brings, HEARD_US};
+use lockkeeper_core::replica::founding::{Brings, HEARD_US, Port};
 
 use super::super::super::conn::Violation;
 use super::super::host::{Host, kept_by};
 use super::{ALONE_US_MIN, World};
 
+/// How old the last answer of a silent server's ports is at most.
+const ASKED_US_MAX: u64 = 2_000_000;
+
 impl World {
-    /// A server founds an ensemble: with the consent of a majority of those that its lines name, and no
-    /// participant serves by itself where it can be seen.
+    /// A server founds an ensemble: with the consent of all that its lines name, but for those that an operator has
+    /// left out in the lives in which the others are now, and of which nothing is known that speaks against it.
     pub(super) fn founds(&self, at: usize, participants: &[u8]) -> Result<(), Violation> {
         if self.hosts[at].disk.alone_after.is_some() {
             return Ok(());
@@ -28,9 +31,7 @@ impl World {
         };
         let brings_state = |from: &&u8| {
             let heard = self.told.get(&(own, **from));
-            heard.is_some_and(|(said, at_us)| {
-                self.now_us - at_us < HEARD_US && matches!(said.brings, Brings::State { .. })
-            })
+            heard.is_some_and(|(said, _)| matches!(said.brings, Brings::State { .. }))
         };
         if let Some(other) = lines.iter().find(brings_state) {
             return Err(format!("server {own} founds over the state of server {other}"));
@@ -40,17 +41,33 @@ impl World {
                 "server {own} founds without server {other}, which served by itself and may start again"
             ));
         }
-        let consenting = lines.iter().filter(|id| **id == own || consents(id)).count();
-        if consenting <= lines.len() / 2 {
+        let missing = lines.iter().copied().filter(|id| *id != own && !consents(&id));
+        let mut missing: Vec<u8> = missing.collect();
+        missing.sort_unstable();
+        let is_left_out = self.words.iter().any(|word| {
+            let others = lines.iter().filter(|id| **id != own && !missing.contains(id));
+            let mut said = others.map(|id| (id, self.told[&(own, *id)].0.nonce));
+            word.without == missing
+                && self.now_us < word.until_us
+                && said.all(|(id, nonce)| word.lives.get(id) == Some(&nonce))
+        });
+        if !missing.is_empty() && !is_left_out {
             return Err(format!(
-                "server {own} founds an ensemble with the consent of {consenting} of {lines:?}"
+                "server {own} founds an ensemble without the consent of {missing:?} of {lines:?}"
             ));
+        }
+        let may_run = |id: &&u8| match self.ports.get(&(own, **id)) {
+            Some((port, at_us)) => *port != Port::Closed || self.now_us - at_us > ASKED_US_MAX,
+            None => true,
+        };
+        if let Some(other) = missing.iter().find(may_run) {
+            return Err(format!("server {own} founds without server {other}, which may run"));
         }
         for id in participants.iter().filter(|id| **id != own) {
             let other = self.host(*id);
             let is_old =
                 other.alone_since_us.is_some_and(|since_us| self.now_us >= since_us + ALONE_US_MIN);
-            if is_old && self.hear_each_other(own, *id) {
+            if is_old && other.is_port_known && self.hear_each_other(own, *id) {
                 return Err(format!("server {own} founds while server {id} serves by itself"));
             }
         }

@@ -5,13 +5,13 @@
 //!
 //! * of the survivors the one goes on whose log is the longest, and with all that is in it;
 //! * none does while another one runs with the log, or is neither asked nor declared dead;
-//! * servers without data that are started meanwhile found no ensemble of their own;
+//! * servers without data that are started meanwhile found no ensemble of their own, whatever another operator says;
 //! * no zxid of the new ensemble was one of the old, those included that no survivor ever heard of;
 //! * in the end all serve, as one ensemble.
 
 use std::collections::BTreeSet;
 
-use lockkeeper_core::replica::founding::Position;
+use lockkeeper_core::replica::founding::{Brings, Position};
 use lockkeeper_core::replica::lost_majority::LostMajority;
 use lockkeeper_core::replica::new_ensemble::term_of_new_ensemble;
 use lockkeeper_core::replica::{Input, Machine, Membership};
@@ -19,7 +19,7 @@ use lockkeeper_core::tree;
 
 use super::super::super::conn::Violation;
 use super::super::super::rng::Rng;
-use super::super::host::{Base, Disk, Process, load, standalone};
+use super::super::host::{Base, Disk, Host, Process, load, standalone};
 use super::{SETTLE_US_MAX, World};
 
 /// How long the operator listens to the others before a decision.
@@ -239,9 +239,28 @@ impl World {
     }
 
     fn listen(&mut self) -> Result<(), Violation> {
-        let end_us = self.now_us + LISTEN_US;
+        if self.rng.chance(300) {
+            // The command is given up and begun again: meanwhile nothing is heard of the survivors.
+            self.beside_others(LISTEN_US)?;
+            let is_asked = |host: &Host| matches!(host.process, Some(Process::Recovering(_)));
+            let asked = (0..self.hosts.len()).filter(|at| is_asked(&self.hosts[*at]));
+            let asked: Vec<usize> = asked.collect();
+            asked.iter().for_each(|at| self.stop(*at));
+            self.beside_others(2 * LISTEN_US)?;
+            asked.iter().for_each(|at| self.ask_operator(*at));
+        }
+        self.beside_others(LISTEN_US)
+    }
+
+    /// Time passes, while another operator has the new machines go on.
+    fn beside_others(&mut self, time_us: u64) -> Result<(), Violation> {
+        let end_us = self.now_us + time_us;
         while self.now_us < end_us {
             self.step()?;
+            if self.rng.chance(30) {
+                let at = self.rng.index(self.hosts.len());
+                self.bootstrap(at);
+            }
         }
         Ok(())
     }
@@ -359,8 +378,9 @@ impl World {
     pub(super) fn may_found_beside_loss(&self, at: usize) -> Result<(), Violation> {
         let Some(loss) = &self.loss else { return Ok(()) };
         let id = self.hosts[at].id;
-        let is_asked =
-            self.hosts.iter().any(|host| matches!(host.process, Some(Process::Recovering(_))));
+        let is_asked = self.told.iter().any(|((by, from), (said, _))| {
+            *by == id && loss.survivors.contains(from) && matches!(said.brings, Brings::Position(_))
+        });
         if loss.winner != Some(id) && (is_asked || loss.winner.is_some()) {
             return Err(format!("server {id} founds an ensemble of its own beside the survivors"));
         }
@@ -370,9 +390,9 @@ impl World {
     /// The client ports of all others are asked.
     pub(super) fn ask_all(&mut self, id: u8) {
         for other in self.everybody().into_iter().filter(|other| *other != id) {
-            let serves = self.host(other).is_serving() && self.hear_each_other(id, other);
+            let port = self.ask(id, other);
             if let Some(lost) = self.host_mut(id).recovering() {
-                lost.answered(other, serves.then(|| "follower".to_owned()));
+                lost.answered(other, port);
             }
         }
     }

@@ -24,6 +24,17 @@ impl Introduction {
         Self::Founding(Undecided::default())
     }
 
+    /// Whether an empty ensemble is not to be founded beside this server: it has a state, or may turn out to have one.
+    #[must_use]
+    pub fn may_be_a_state(&self) -> bool {
+        match self {
+            Self::Founded(_) => true,
+            Self::Founding(said) => {
+                matches!(said.brings, Brings::State { .. }) || said.brings.may_be_a_state()
+            }
+        }
+    }
+
     /// What this server has in the place of `ensemble` and serves, or may come to serve; `None` if it has nothing, or
     /// that ensemble's log.
     #[must_use]
@@ -40,6 +51,44 @@ impl Introduction {
         }
         .filter(|elsewhere| *elsewhere != Elsewhere::Of(ensemble))
     }
+}
+
+/// An operator's word that servers found an ensemble without others. Two of the same content are one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Word {
+    /// Participants that are left out: a minority. In order.
+    pub without: Vec<u8>,
+    /// All the others, each with the nonce of the life in which it was heard when this was said. In order.
+    pub with: Vec<(u8, u64)>,
+}
+
+impl Word {
+    /// Whether it was said of this life of a server.
+    #[must_use]
+    pub fn binds(&self, server: u8, nonce: u64) -> bool {
+        let binds = |(id, known): &(u8, u64)| {
+            *id == server && (*known == nonce || mutant!("word-of-another-life"))
+        };
+        self.with.iter().any(binds)
+    }
+}
+
+/// What the ports of a server answered that says nothing to other servers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Port {
+    /// It serves clients.
+    Serves {
+        /// In this mode.
+        mode: String,
+        /// Program and version, as it gives them.
+        version: String,
+    },
+    /// It runs, and says that it serves none.
+    ServesNot,
+    /// A connection was made and nothing was said: it is not known whether a server runs there.
+    Mute,
+    /// No connection was made: it was refused, or took too long.
+    Closed,
 }
 
 /// What a server has that has gone another way than an ensemble: see [`Introduction::elsewhere`].
@@ -71,6 +120,10 @@ pub struct Undecided {
     pub brings: Brings,
     /// Its server lines.
     pub lines: Vec<ServerSpec>,
+    /// An operator's word that it consents to.
+    pub word: Option<Word>,
+    /// Whether that was said to this server.
+    pub is_told: bool,
 }
 
 /// What a server without an ensemble has on its disk.

@@ -2,24 +2,37 @@
 //!
 //! *Owns* nothing: reads what the founding protocol knows. *Never* decides.
 
-use super::{ASKED_US, Founding, Introduction, Own, PATIENCE_US, participants};
+use super::{ASKED_US, Founding, Introduction, LISTENS_US, Own, Port, participants};
+
+/// How long a server is missed in words, seconds: each of them is a new line in the log.
+const MISSED_S: [(u64, &str); 5] =
+    [(86_400, "a day"), (3600, "an hour"), (300, "5 minutes"), (30, "30 s"), (3, "3 s")];
 
 impl Founding {
     /// What keeps this server from becoming a member, and what an operator can do about it; `None` while
-    /// it only waits for others to start.
+    /// it has waited for others for a short time only.
     #[must_use]
     pub fn obstacle(&self, now_us: u64) -> Option<String> {
-        let other = self.late().or_else(|| self.two_states(now_us)).or_else(|| self.rival());
-        other.or_else(|| self.serving(now_us)).or_else(|| {
-            let unequal = self.unequal_lines(now_us).or_else(|| self.unfit_founder());
-            let refused = || self.refused.values().next().map(|(words, _)| words.clone());
-            unequal.or_else(refused).or_else(|| self.only_waits(now_us))
-        })
+        let other = self.beside_missing(now_us).or_else(|| self.serving(now_us));
+        other.or_else(|| self.only_waits(now_us)).or_else(|| self.missing(now_us))
+    }
+
+    /// What keeps it from becoming one, besides servers that are not heard.
+    pub(super) fn beside_missing(&self, now_us: u64) -> Option<String> {
+        let other = self.late().or_else(|| self.two_states()).or_else(|| self.rival());
+        let unequal = || self.unequal_lines(now_us).or_else(|| self.unfit_founder());
+        let refused = || self.refused.values().next().map(|(words, _)| words.clone());
+        other.or_else(unequal).or_else(refused)
+    }
+
+    /// How long this server has listened, microseconds.
+    fn listened_us(&self, now_us: u64) -> u64 {
+        now_us.saturating_sub(self.asked_since_us.unwrap_or(now_us))
     }
 
     /// A server that founds none has met no other that has data, or that may found one.
     fn only_waits(&self, now_us: u64) -> Option<String> {
-        (self.only_joins && now_us > PATIENCE_US).then(|| {
+        (self.only_joins && self.listened_us(now_us) >= LISTENS_US).then(|| {
             format!(
                 "server {} has no data and is not taken for a new server (its data was set aside, or \
                  db.autocreate is false and there is no file `initialize`): it founds no ensemble and \
@@ -27,6 +40,54 @@ impl Founding {
                 self.own
             )
         })
+    }
+
+    /// Which servers are waited for, since when, and the command that settles it.
+    fn missing(&self, now_us: u64) -> Option<String> {
+        if self.listened_us(now_us) < LISTENS_US {
+            return None;
+        }
+        let participants = participants(&self.lines);
+        let given = self.given(now_us).map_or(&[][..], |word| &word.without);
+        let missing = participants.iter().copied().filter(|id| !self.is_present(*id, now_us));
+        let missing: Vec<u8> = missing.filter(|id| !given.contains(id)).collect();
+        let heard_us =
+            |id: &u8| self.heard.get(id).map(|(_, at_us)| *at_us).max(self.asked_since_us);
+        let Some(silent_us) = missing.iter().filter_map(heard_us).max() else {
+            return self.disagreeing(now_us);
+        };
+        let silent_s = now_us.saturating_sub(silent_us) / 1_000_000;
+        let (_, silent) = MISSED_S.iter().find(|(seconds, _)| silent_s >= *seconds)?;
+        let is_minority = 2 * missing.len() < participants.len();
+        let against = missing.iter().find_map(|id| self.against(*id, now_us));
+        let what_next = match against {
+            _ if !is_minority => "Start them".to_owned(),
+            Some(against) => against,
+            None => format!(
+                "Start it. If it was never there, or is lost for ever: `lockkeeper member bootstrap --without {}` \
+                 founds the ensemble without what it had",
+                list(&missing).replace(' ', "")
+            ),
+        };
+        Some(format!(
+            "server {} waits for server {}, not heard for more than {silent}: an ensemble is founded when all \
+             participants of its server lines are there. {what_next}",
+            self.own,
+            list(&missing),
+        ))
+    }
+
+    /// All are there, or left out, and one of them consents to no founding.
+    fn disagreeing(&self, now_us: u64) -> Option<String> {
+        let own = self.candidate(now_us);
+        let (id, _) = self.undecided(now_us).find(|(id, said)| {
+            participants(&self.lines).contains(id) && (own.is_none() || said.candidate != own)
+        })?;
+        Some(format!(
+            "servers {id} and {} do not agree on the server that founds their ensemble: /readyz of server {id} says \
+             why",
+            self.own
+        ))
     }
 
     fn late(&self) -> Option<String> {
@@ -48,8 +109,8 @@ impl Founding {
         ))
     }
 
-    fn two_states(&self, now_us: u64) -> Option<String> {
-        let with_state = self.with_state(now_us);
+    fn two_states(&self) -> Option<String> {
+        let with_state = self.with_state();
         if with_state.len() < 2 {
             return None;
         }
@@ -75,20 +136,12 @@ impl Founding {
     }
 
     fn serving(&self, now_us: u64) -> Option<String> {
-        let serves = |(id, (mode, at_us)): (&u8, &(Option<String>, u64))| {
-            mode.as_ref().map(|mode| (*id, mode.clone(), *at_us))
-        };
-        let (id, mode, at_us) = self.asked.iter().find_map(serves)?;
-        Some(if at_us.saturating_add(ASKED_US) > now_us {
-            format!(
-                "server {id} serves by itself (Mode: {mode}): restart it with these server lines"
-            )
-        } else {
-            format!(
-                "server {id} served by itself (Mode: {mode}) when it answered last, and is silent now: start it with \
-                 these server lines; if it is lost for ever, start server {} again",
-                self.own
-            )
+        self.ports.iter().find_map(|(id, (port, at_us))| match port {
+            Port::Serves { .. } => {
+                let is_now = at_us.saturating_add(ASKED_US) > now_us;
+                Some(serves(*id, self.own, port, is_now))
+            }
+            Port::ServesNot | Port::Mute | Port::Closed => None,
         })
     }
 
@@ -122,4 +175,23 @@ impl Founding {
 fn list(ids: &[u8]) -> String {
     let words: Vec<String> = ids.iter().map(u8::to_string).collect();
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+}
+
+/// A server that is not heard serves clients, now or when it answered last.
+pub(super) fn serves(server: u8, own: u8, port: &Port, is_now: bool) -> String {
+    let Port::Serves { mode, version } = port else { return String::new() };
+    let is_zookeeper = !version.contains("lockkeeper");
+    match is_now {
+        true if is_zookeeper => format!(
+            "server {server} serves clients (Mode: {mode}) as \"{version}\", which is no lockkeeper: no ensemble is of \
+             both. `lockkeeper migrate` takes over all its data while its clients go on: docs/MIGRATION.md"
+        ),
+        true => format!(
+            "server {server} serves by itself (Mode: {mode}): restart it with these server lines"
+        ),
+        false => format!(
+            "server {server} served by itself (Mode: {mode}) when it answered last, and is silent now: start it with \
+             these server lines; if it is lost for ever, start server {own} again"
+        ),
+    }
 }
