@@ -1,5 +1,5 @@
 //! Routes of the HTTP port: the console and what it asks for, `/commands`, `/locks`, `/sessions`, `/metrics`, `/livez`,
-//! `/readyz`, `/pre_stop`, `/upgrade`, `/migration`, `/snapshot`.
+//! `/readyz`, `/pre_stop`, `/bootstrap`, `/upgrade`, `/migration`, `/snapshot`.
 //!
 //! *Owns* which rooms' routes there are, and which route a path leads to. *Never* answers anything but `/metrics`
 //! itself.

@@ -193,6 +193,7 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("forgets-who-served", Founding, 300),
     mutant("word-beside-anything", Founding, 100),
     mutant("word-of-another-life", Founding, 400),
+    mutant("consent-of-any-age", Founding, 400),
     mutant("late-state-joins", Founding, 100),
     mutant("first-of-two-states-founds", Founding, 40),
     mutant("founder-serves-alone", Founding, 20),

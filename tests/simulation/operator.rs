@@ -122,7 +122,7 @@ impl World {
             .founding
             .get_or_insert_with(|| Founding::new(machine.id, &ensemble(&self.config), chance));
         for (id, introduction) in said {
-            founding.heard(id, introduction, local_us);
+            founding.heard(id, introduction, Some(local_us), local_us);
         }
         let decided = founding.decide(local_us).map_err(|conflict| conflict.to_string())?;
         if decided.is_none() {

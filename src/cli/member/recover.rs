@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
@@ -22,6 +22,10 @@ use crate::server::StartError;
 use crate::server::offline::{
     self, Holder, Recovery, Refusal, SILENT_AFTER_US, finish_recovery, term_of_zxid,
 };
+
+/// Longest wait for the ports of the others, and the pause between two looks.
+const LISTENS_MAX: Duration = Duration::from_secs(20);
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Flags of `lockkeeper member recover`.
 #[derive(Debug, Args)]
@@ -51,7 +55,7 @@ pub(super) fn run(flags: &RecoverFlags) -> Result<Said, Failure> {
     }
     let recovery = Recovery::begin(&config).map_err(refused)?;
     say("asks the other servers");
-    std::thread::sleep(Duration::from_micros(SILENT_AFTER_US));
+    listen(&recovery)?;
     let dead = match flags.dead[..] {
         [] => ask(&recovery)?,
         _ => flags.dead.iter().copied().collect(),
@@ -63,6 +67,20 @@ pub(super) fn run(flags: &RecoverFlags) -> Result<Said, Failure> {
     let terms: Vec<u64> = terms.map(term_of_zxid).collect();
     let done = recovery.carry_out(&config, &dead, terms.into_iter()).map_err(refused)?;
     Ok(said(flags, &config, &dead, &done))
+}
+
+/// Waits until the others have had their time, and their ports have answered.
+fn listen(recovery: &Recovery) -> Result<(), Failure> {
+    let begun = Instant::now();
+    std::thread::sleep(Duration::from_micros(SILENT_AFTER_US));
+    loop {
+        let (known, now_us) = recovery.known().map_err(refused)?;
+        let is_asked = known.holders(now_us).values().all(|holder| *holder != Holder::Unasked);
+        if is_asked || begun.elapsed() > LISTENS_MAX {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK_PAUSE);
+    }
 }
 
 fn said(
@@ -127,6 +145,7 @@ fn ask(recovery: &Recovery) -> Result<BTreeSet<u8>, Failure> {
     for (id, holder) in known.holders(now_us) {
         let holder = match holder {
             Holder::Silent => "not to be reached".to_owned(),
+            Holder::Unasked => "its ports have not answered yet".to_owned(),
             Holder::Mute => "a port of it is open and says nothing: it may run".to_owned(),
             Holder::Tells(position) => {
                 format!("its log ends at entry {} of term {}", position.index, position.term)
@@ -193,9 +212,13 @@ fn why(refusal: &Refusal, flags: &RecoverFlags) -> String {
             position.term,
             flags.data.start_command()
         ),
+        Refusal::Unasked(id) => {
+            format!("the ports of server {id} have not answered yet: run this command again")
+        }
         Refusal::Mute(id) => format!(
             "server {id} may run: a port of it takes connections and says nothing. Stop it, and have it say what it \
-             has, or run this command again once no port of it is open"
+             has, or run this command again once no port of it is open. If something else answers at its address, \
+             change its line in this server's file"
         ),
         Refusal::Silent(ids) => format!(
             "not heard and not declared dead: {}. Run this command on each that is left, at the same time, or \

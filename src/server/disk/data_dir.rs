@@ -74,7 +74,9 @@ pub(in crate::server) fn founds(
     decided: &Decision,
 ) -> Result<(), StartError> {
     opened.identity.members.clone_from(&decided.identity.members);
-    opened.identity.without.clone_from(&decided.without);
+    if !decided.without.is_empty() {
+        opened.identity.without.clone_from(&decided.without);
+    }
     let place = place(config);
     let stored = opened.identity.store(&*place.fs, &place.data);
     stored.map_err(refused)

@@ -40,7 +40,7 @@ use crate::server::error::ServerError;
 use crate::server::gssapi::Gssapi;
 use crate::server::limits::DRIVER_BATCH_MAX;
 use crate::server::log_lines::{AwayLog, DifferingLog, RoleLog, RulesLog};
-use crate::server::mailbox::{LinkEvent, Message, Queue};
+use crate::server::mailbox::{LinkEvent, Message, PAST_FOUNDING, Queue};
 use crate::server::metrics::{Cause, Published, TurnMeasures};
 use crate::server::peer::Links;
 use crate::server::ports::Announced;
@@ -282,9 +282,8 @@ impl Driver {
                 }
             }
             Message::Bootstrap { answer, .. } => {
-                let words = "this server is past that: it belongs to an ensemble, or is on its own";
                 // Who asked may be gone.
-                let _ = answer.send(Err(words.to_owned()));
+                let _ = answer.send(Err(PAST_FOUNDING.to_owned()));
             }
             Message::Migrate { order, admins, answer } => {
                 let asked = (self.state.inspections.number(), answer);

@@ -29,7 +29,7 @@ use crate::server::limits::Limits;
 use crate::server::log_lines::RoleLog;
 use crate::server::mailbox::{Message, Queue};
 use crate::server::metrics::{Figures, Measures, Published};
-use crate::server::peer::{Founder, Links, Peers, Store, Waiting, open_or_mend};
+use crate::server::peer::{Founder, Links, Peers, Store, Told, Waiting, open_or_mend};
 use crate::server::ports::Announced;
 use crate::server::stop::Stop;
 use crate::server::zookeeper::{Access, ZooKeeper};
@@ -88,30 +88,46 @@ pub(super) fn driver(
     mut waits: impl FnMut(Recovered),
 ) -> Result<Option<(Driver, bool)>, StartError> {
     let seed = settings::seed()?;
-    let (mut read, mut without) = (None, Vec::new());
+    let (mut read, mut founding) = (None, None);
     match parts.member.take() {
         Some(Member { peers, state: State::Founding(founder) }) => {
             let held = (!parts.is_in_memory).then(|| data_dir::hold(&parts.config)).transpose()?;
             waits(Recovered { is_new: true, ..Recovered::default() });
-            let Some(decision) = decide(founder, &peers, &mut parts)? else { return Ok(None) };
+            let Some(decided) = decide(founder, &peers, &mut parts)? else { return Ok(None) };
             drop(held);
-            without = decision.without;
-            parts.member = Some(Member { peers, state: State::Founded(decision.identity) });
+            let identity = decided.0.identity.clone();
+            parts.member = Some(Member { peers, state: State::Founded(identity) });
+            founding = Some(decided);
         }
         Some(Member { peers, state: State::Standalone(founder, identity) }) => {
             let found = read_standalone(&parts, &identity, seed)?;
-            let Some((identity, found)) =
-                from_standalone((founder, found), &peers, &mut parts, &mut waits)?
-            else {
-                return Ok(None);
-            };
-            read = found;
+            let standalone = from_standalone((founder, found), &peers, &mut parts, &mut waits)?;
+            let Some(Became { identity, found, decided }) = standalone else { return Ok(None) };
+            (read, founding) = (found, decided);
             parts.member = Some(Member { peers, state: State::Founded(identity) });
         }
         known => parts.member = known,
     }
     let unready = || waits(Recovered { is_fetching: true, ..Recovered::default() });
-    founded(parts, seed, (read, without), unready)
+    let without = founding.as_ref().map_or_else(Vec::new, |(decision, _)| decision.without.clone());
+    let mut driver = founded(parts, seed, (read, without), unready)?;
+    if let (Some((decision, told)), Some((driver, _))) = (founding, &mut driver) {
+        // It is durable now.
+        bootstrapped(&decision, driver.audit.as_mut())?;
+        told.tell(decision.identity.ensemble, &decision.without);
+    }
+    Ok(driver)
+}
+
+/// Writes to the audit log that an operator has left servers out.
+///
+/// # Errors
+/// It cannot be written.
+fn bootstrapped(decision: &Decision, audit: Option<&mut Audit>) -> Result<(), StartError> {
+    let Some(audit) = audit.filter(|_| !decision.without.is_empty()) else { return Ok(()) };
+    let path = audit.path().to_path_buf();
+    let written = audit.bootstrapped(decision.identity.ensemble, &decision.without);
+    written.map_err(|error| StartError::Audit { path, error })
 }
 
 /// Asks the other servers what this one is to become.
@@ -119,18 +135,10 @@ fn decide(
     founder: Founder,
     peers: &Arc<Peers>,
     parts: &mut Parts,
-) -> Result<Option<Decision>, StartError> {
+) -> Result<Option<(Decision, Told)>, StartError> {
     let (runtime, messages, stop) = (&parts.runtime, &mut parts.queue, &*parts.stop);
     let mut waiting = Waiting { runtime, peers, messages, stop };
-    let decided = founder.decide(&mut waiting, &parts.published.conditions)?;
-    if let (Some(Decision { identity, without, .. }), Some(audit)) = (&decided, &mut parts.audit)
-        && !without.is_empty()
-    {
-        let path = audit.path().to_path_buf();
-        let written = audit.bootstrapped(identity.ensemble, without);
-        written.map_err(|error| StartError::Audit { path, error })?;
-    }
-    Ok(decided)
+    Ok(founder.decide(&mut waiting, &parts.published.conditions)?)
 }
 
 /// What a server on its own has: there is no other copy of it.
@@ -149,29 +157,39 @@ fn read_standalone(
     })
 }
 
-/// What becomes of a server that was on its own and is started with the lines of an ensemble: who it is,
-/// and its data if they go on. `None`: the end was asked for meanwhile.
+/// What a server has become that was on its own: who it is, its data if they go on, and what was decided just now.
+struct Became {
+    identity: Identified,
+    found: Option<Found>,
+    decided: Option<(Decision, Told)>,
+}
+
+/// What becomes of a server that was on its own and is started with the lines of an ensemble. `None`: the end was asked
+/// for meanwhile.
 fn from_standalone(
     (mut founder, mut found): (Founder, Found),
     peers: &Arc<Peers>,
     parts: &mut Parts,
     waits: &mut impl FnMut(Recovered),
-) -> Result<Option<(Identified, Option<Found>)>, StartError> {
+) -> Result<Option<Became>, StartError> {
     let identity = found.opened.identity.identified();
     let past = Past::of(identity.raft_id, &found.machine, &found.opened.restored);
     match past {
-        Past::Member => return Ok(Some((identity, Some(found)))),
+        Past::Member => return Ok(Some(Became { identity, found: Some(found), decided: None })),
         Past::Served { znodes } => founder.has_read(Some((identity, znodes))),
         Past::Unused => founder.has_read(None),
     }
     waits(Recovered { is_new: past == Past::Unused, ..Recovered::default() });
-    let Some(decision) = decide(founder, peers, parts)? else { return Ok(None) };
-    if decision.keeps_data {
-        data_dir::founds(&parts.config, &mut found.opened, &decision)?;
-        return Ok(Some((decision.identity, Some(found))));
-    }
-    data_dir::begin_anew(&parts.config, found.opened)?;
-    Ok(Some((decision.identity, None)))
+    let Some(decided) = decide(founder, peers, parts)? else { return Ok(None) };
+    let identity = decided.0.identity.clone();
+    let found = if decided.0.keeps_data {
+        data_dir::founds(&parts.config, &mut found.opened, &decided.0)?;
+        Some(found)
+    } else {
+        data_dir::begin_anew(&parts.config, found.opened)?;
+        None
+    };
+    Ok(Some(Became { identity, found, decided: Some(decided) }))
 }
 
 /// As [`driver`], of a server that knows what it is. `read`: what is on its disk, if that was read before. `without`:

@@ -4,6 +4,7 @@
 //! that only the driver may touch: a sender needs to know nothing of the loop.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -124,8 +125,10 @@ pub(in crate::server) enum LinkEvent {
     Introduced {
         /// Its server id.
         server: u8,
-        /// Data of its znode, as text.
+        /// What it says.
         introduction: Introduction,
+        /// When this server had asked it; `None`: it has said so by itself.
+        asked: Option<Instant>,
     },
     /// A server does not take this one for a member of its ensemble.
     Refused {
@@ -140,6 +143,8 @@ pub(in crate::server) enum LinkEvent {
         server: u8,
         /// What they answered.
         port: Port,
+        /// When they were asked, by the clock of the founding, in microseconds.
+        asked_us: u64,
     },
 }
 
@@ -171,6 +176,10 @@ pub(in crate::server) enum ZooKeeperEvent {
     Stopped,
 }
 
+/// Why a server takes no word about the founding of an ensemble.
+pub(in crate::server) const PAST_FOUNDING: &str =
+    "this server is past that: it belongs to an ensemble, or is on its own";
+
 /// What has become of an operator's word: the ensemble that was founded by it, or why there is none, one reason in each
 /// line.
 pub(in crate::server) type Bootstrapped = Result<u128, String>;
@@ -198,8 +207,11 @@ impl Message {
             Self::Open { conn, line, .. } => line.refuse(conn, now_us),
             Self::Link(event) => return Ok(Some(event)),
             Self::Failed(error) => return Err(error),
+            Self::Bootstrap { answer, .. } => {
+                // Who asked may be gone.
+                let _ = answer.send(Err(PAST_FOUNDING.to_owned()));
+            }
             Self::Input(_)
-            | Self::Bootstrap { .. }
             | Self::ImageDamaged { .. }
             | Self::ImageWanted { .. }
             | Self::Backup(_)

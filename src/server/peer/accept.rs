@@ -134,7 +134,7 @@ async fn serve(peers: &Arc<Peers>, stream: TcpStream, remote: SocketAddr, arriva
         return;
     }
     if server != peers.own && matches!(answer.introduction, Introduction::Founding(_)) {
-        introduced(peers, server, hello.introduction.clone()).await;
+        introduced(peers, server, hello.introduction.clone(), None).await;
     }
     if is_accepted && hello.kind != Kind::Introduction {
         arrival.is_known_as((server, hello.kind as u8), PEER_CONNECTIONS_PER_KIND);
@@ -183,7 +183,7 @@ async fn refuse(peers: &Peers, hello: Hello, (mut stream, mut seals): Secured, r
     // It is gone: then it needs no answer.
     let _ = admission::give(&answer, &mut stream, &mut seals).await;
     if matches!(peers.introduction(), Introduction::Founding(_)) {
-        introduced(peers, server, hello.introduction).await;
+        introduced(peers, server, hello.introduction, None).await;
     }
 }
 

@@ -164,6 +164,7 @@ pub(super) async fn greet(
     introduction: Introduction,
 ) -> Option<(Secured, Introduction)> {
     let name = name_of(server, addresses);
+    let asked = Instant::now().into_std();
     let mut stream = dial(peers, server, addresses, &name).await?;
     let mut hello = Hello::new(peers.own, kind, introduction, peers.term())
         .speaking(peers.spoken())
@@ -192,7 +193,7 @@ pub(super) async fn greet(
     }
     if let Introduction::Founding(_) = hello.introduction {
         let introduction = answer.introduction.clone();
-        introduced(peers, server, introduction).await;
+        introduced(peers, server, introduction, Some(asked)).await;
     }
     let verdict =
         answer.verdict.and_then(|version| negotiate(peers.spoken(), server, (version, version)));
@@ -216,9 +217,14 @@ pub(super) async fn greet(
     Some(((stream, seals), answer.introduction))
 }
 
-/// Tells the driver what another server says of itself.
-pub(super) async fn introduced(peers: &Peers, server: u8, introduction: Introduction) {
-    let event = LinkEvent::Introduced { server, introduction };
+/// Tells the driver what another server says of itself. `asked`: when this server had asked it.
+pub(super) async fn introduced(
+    peers: &Peers,
+    server: u8,
+    introduction: Introduction,
+    asked: Option<std::time::Instant>,
+) {
+    let event = LinkEvent::Introduced { server, introduction, asked };
     // Fails when the server ends.
     let _ = peers.driver.send(Message::Link(event)).await;
 }

@@ -5,6 +5,7 @@
 //! once; what others say arrives as messages, like everything else; what keeps this server from becoming a member is a
 //! readiness condition. What is decided is `replica::founding`'s; making it durable is the caller's.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -25,7 +26,7 @@ use crate::server::limits::{DRIVER_BATCH_MAX, SRVR_ANSWER_BYTES_MAX, SRVR_MAX};
 use crate::server::mailbox::{Bootstrapped, LinkEvent, Message, Queue};
 use crate::server::metrics::{Cause, Conditions};
 use crate::server::stop::Stop;
-use crate::supervision::Task;
+use crate::supervision::{Task, TaskSet};
 
 /// A server that belongs to no ensemble yet.
 #[derive(Debug)]
@@ -51,6 +52,24 @@ pub(crate) enum Life {
     Standalone,
     /// The same, but an operator has declared that it goes on alone from this ensemble.
     Alone(u128),
+}
+
+/// An operator who has said a word, and waits for what has become of it.
+#[derive(Debug)]
+pub(crate) struct Told(Option<oneshot::Sender<Bootstrapped>>);
+
+impl Told {
+    /// Says that it is done, durably; or that what was decided was not decided by that word.
+    pub(crate) fn tell(self, ensemble: u128, without: &[u8]) {
+        let Some(answer) = self.0 else { return };
+        let words = || {
+            format!(
+                "this server has joined the ensemble {ensemble:032x}, which was not founded by this word"
+            )
+        };
+        // Who asked may be gone.
+        let _ = answer.send(if without.is_empty() { Err(words()) } else { Ok(ensemble) });
+    }
 }
 
 /// What the driver's thread works with before there is a driver.
@@ -120,7 +139,7 @@ impl Founder {
         mut self,
         waiting: &mut Waiting<'_>,
         conditions: &Conditions,
-    ) -> Result<Option<Decision>, ServerError> {
+    ) -> Result<Option<(Decision, Told)>, ServerError> {
         let mut batch = Vec::with_capacity(DRIVER_BATCH_MAX);
         tracing::info!("asks the other servers which ensemble this one belongs to");
         // Questions that are under way; each ends by itself soon.
@@ -141,7 +160,8 @@ impl Founder {
                 let question = async move {
                     let port = ports.ask().await;
                     // Fails when the server ends.
-                    let _ = driver.send(Message::Link(LinkEvent::Asked { server, port })).await;
+                    let event = LinkEvent::Asked { server, port, asked_us: now_us };
+                    let _ = driver.send(Message::Link(event)).await;
                 };
                 let spawned =
                     waiting.runtime.block_on(async { Ends::spawn(Task::Question, question) });
@@ -155,14 +175,11 @@ impl Founder {
             self.tell_late(now_us, obstacle.as_deref());
             conditions.set(Cause::Founding, obstacle);
         };
-        if let Ok(Some(decision)) = &decided {
+        if let Ok(Some(_)) = decided {
             conditions.set(Cause::Founding, None);
-            if let Some((answer, _)) = self.told.take() {
-                // Who asked may be gone.
-                let _ = answer.send(Ok(decision.identity.ensemble));
-            }
         }
-        decided
+        let told = self.told.take().map(|(answer, _)| answer);
+        decided.map(|decided| decided.map(|decision| (decision, Told(told))))
     }
 
     /// The word of an operator counts no more, and nothing came of it.
@@ -172,7 +189,9 @@ impl Founder {
         };
         let why = obstacle.unwrap_or("the other servers have not consented in time");
         // Who asked may be gone.
-        let _ = answer.send(Err(format!("nothing was founded within a minute: {why}")));
+        let _ = answer.send(Err(format!(
+            "nothing was founded within a minute, as far as is known here: {why}"
+        )));
     }
 
     /// Takes an operator's word, or says at once why not.
@@ -200,14 +219,18 @@ impl Founder {
                 continue;
             }
             match message.without_driver(now_us)? {
-                Some(LinkEvent::Introduced { server, introduction }) => {
-                    self.founding.heard(server, introduction, now_us);
+                Some(LinkEvent::Introduced { server, introduction, asked }) => {
+                    let asked_us = asked.map(|asked| {
+                        let since = asked.saturating_duration_since(self.start);
+                        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+                    });
+                    self.founding.heard(server, introduction, asked_us, now_us);
                 }
                 Some(LinkEvent::Refused { server, words }) => {
                     self.founding.refused(server, words, now_us);
                 }
-                Some(LinkEvent::Asked { server, port }) => {
-                    self.founding.answered(server, port, now_us);
+                Some(LinkEvent::Asked { server, port, asked_us }) => {
+                    self.founding.answered(server, port, asked_us);
                 }
                 // No link is accepted yet.
                 Some(_) | None => {}
@@ -224,13 +247,15 @@ pub(super) struct Ports {
     clients: Vec<HostPort>,
     /// Where other servers do.
     servers: Vec<HostPort>,
+    /// The port for clients of this server, where that of the other is only guessed after it.
+    own_port: Option<u16>,
 }
 
 impl Ports {
     /// Those of a server of these lines.
     pub(super) fn of(lines: &[ServerSpec], client_port: u16, server: u8) -> Self {
         let Some(line) = lines.iter().find(|line| line.id == server) else {
-            return Self { clients: Vec::new(), servers: Vec::new() };
+            return Self { clients: Vec::new(), servers: Vec::new(), own_port: None };
         };
         let port = line.client.as_ref().map_or(client_port, |client| client.port);
         let is_wildcard =
@@ -244,28 +269,34 @@ impl Ports {
         };
         let servers =
             line.addresses.iter().map(|address| at(&address.host, address.peer_port)).collect();
-        Self { clients, servers }
+        let own_port = line.client.is_none().then_some(client_port);
+        Self { clients, servers, own_port }
     }
 
-    /// Asks at all of them: what says most counts.
-    pub(super) async fn ask(&self) -> Port {
-        let mut known = Port::Closed;
-        for HostPort { host, port } in &self.clients {
-            match srvr(host, *port).await {
-                serves @ Port::Serves { .. } => return serves,
-                Port::ServesNot => known = Port::ServesNot,
-                Port::Mute if known == Port::Closed => known = Port::Mute,
-                Port::Mute | Port::Closed => {}
-            }
+    /// Asks at all of them at once: what says most counts.
+    pub(super) async fn ask(self) -> Port {
+        let mut asked = TaskSet::default();
+        for at in self.clients {
+            asked.spawn(Task::Question, async move { srvr(&at, self.own_port).await });
         }
-        for HostPort { host, port } in &self.servers {
-            if known == Port::Closed
-                && matches!(
-                    timeout(SRVR_MAX, TcpStream::connect((host.as_str(), *port))).await,
-                    Ok(Ok(_))
-                )
-            {
-                known = Port::Mute;
+        for HostPort { host, port } in self.servers {
+            asked.spawn(Task::Question, async move {
+                match timeout(SRVR_MAX, TcpStream::connect((host.as_str(), port))).await {
+                    Ok(Ok(_)) => Port::Mute,
+                    Ok(Err(_)) | Err(_) => Port::Closed,
+                }
+            });
+        }
+        let mut known = Port::Closed;
+        while let Some(ended) = asked.join_next().await {
+            // One that has panicked ends the server.
+            let Ok(port) = ended else { continue };
+            let says_more = match (&port, &known) {
+                (Port::Serves { .. }, _) | (Port::ServesNot, Port::Mute) => true,
+                (_, known) => *known == Port::Closed,
+            };
+            if says_more {
+                known = port;
             }
         }
         known
@@ -273,10 +304,15 @@ impl Ports {
 }
 
 /// What the four-letter word `srvr` says of the server at an address.
-async fn srvr(host: &str, port: u16) -> Port {
-    let Ok(Ok(mut stream)) = timeout(SRVR_MAX, TcpStream::connect((host, port))).await else {
+/// `own_port`: where this server listens for clients, if the address is only guessed after that.
+async fn srvr(HostPort { host, port }: &HostPort, own_port: Option<u16>) -> Port {
+    let connect = TcpStream::connect((host.as_str(), *port));
+    let Ok(Ok(mut stream)) = timeout(SRVR_MAX, connect).await else { return Port::Closed };
+    let ip = |address: std::io::Result<SocketAddr>| address.map(|address| address.ip()).ok();
+    if own_port == Some(*port) && ip(stream.local_addr()) == ip(stream.peer_addr()) {
+        // On this machine: it is this server itself.
         return Port::Closed;
-    };
+    }
     let mut answer = Vec::new();
     let asks = async {
         stream.write_all(b"srvr").await?;
@@ -333,14 +369,20 @@ mod tests {
                 stream.write_all(answer.as_bytes()).await.unwrap();
             };
             let here = HostPort { host: "127.0.0.1".into(), port };
-            let ports = Ports { clients: vec![here.clone()], servers: Vec::new() };
-            let (known, ()) = tokio::join!(ports.ask(), answering);
+            let ports = |clients: &[HostPort], servers: &[HostPort]| Ports {
+                clients: clients.to_vec(),
+                servers: servers.to_vec(),
+                own_port: None,
+            };
+            let here = [here];
+            let (known, ()) = tokio::join!(ports(&here, &[]).ask(), answering);
             assert_eq!(known, expected, "{answer}");
             // A process that stands still takes connections, too.
-            let ports = Ports { clients: Vec::new(), servers: vec![here] };
-            assert_eq!(ports.ask().await, Port::Mute);
+            assert_eq!(ports(&[], &here).ask().await, Port::Mute);
+            let own = Ports { own_port: Some(port), ..ports(&here, &[]) };
+            assert_eq!(own.ask().await, Port::Closed, "it would ask itself");
             drop(listener);
-            assert_eq!(ports.ask().await, Port::Closed, "no server listens");
+            assert_eq!(ports(&here, &here).ask().await, Port::Closed, "no server listens");
         }
     }
 }

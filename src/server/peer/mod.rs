@@ -30,7 +30,7 @@ pub(in crate::server) mod standings_query;
 mod survey;
 
 pub(in crate::server) use connect::connect_all;
-pub(in crate::server) use founding::{Founder, Life, Waiting};
+pub(in crate::server) use founding::{Founder, Life, Told, Waiting};
 pub(in crate::server) use image_fetch::open_or_mend;
 pub(in crate::server) use image_send::send_images;
 pub(in crate::server) use images::{Store, Transfers};

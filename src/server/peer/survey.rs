@@ -153,7 +153,7 @@ async fn listen(
     loop {
         tokio::select! {
             Some(message) = queue.recv() => match message {
-                Message::Link(LinkEvent::Introduced { server, introduction }) => {
+                Message::Link(LinkEvent::Introduced { server, introduction, .. }) => {
                     known().heard(server, introduction, clock::micros_since(start));
                 }
                 Message::Link(LinkEvent::Refused { server, words }) => {

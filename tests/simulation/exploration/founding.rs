@@ -24,7 +24,7 @@ use std::hash::Hash;
 use std::rc::Rc;
 
 use lockkeeper_core::replica::founding::{
-    Brings, Decision, HEARD_US, Introduction, LISTENS_US, Port, Undecided,
+    Brings, Decision, HEARD_US, Introduction, Port, Undecided,
 };
 
 use super::digest::{BEGIN_US, Digest};
@@ -429,7 +429,7 @@ impl World {
         let founding = self.host_mut(by).founding_mut().expect("it can hear");
         match is_stranger {
             true => founding.refused(from, format!("{from} does not know {by}"), now_us),
-            false => founding.heard(from, said, now_us),
+            false => founding.heard(from, said, Some(now_us), now_us),
         }
     }
 
@@ -541,7 +541,7 @@ impl World {
                 *from == word.without || word.lives.get(from) == Some(&said.nonce)
             };
             missing == [word.without]
-                && self.now_us < word.until_us
+                && self.now_us < word.until_us + HEARD_US
                 && told.iter().filter(consents).all(is_of_life)
         };
         if !missing.is_empty() && !self.words.iter().any(is_left_out) {
@@ -643,16 +643,16 @@ impl World {
             rounds,
         } = self;
         let mut digest = Digest::at(*now_us);
+        let counting = words.iter().filter(|word| word.until_us + HEARD_US > *now_us);
+        let may_be_told = *words_left > 0 || counting.clone().next().is_some();
         for host in hosts {
-            host.aged(*now_us, LISTENS_US).hash(&mut digest);
+            host.aged(*now_us, ASK_US, may_be_told).hash(&mut digest);
         }
         for (who, (said, at_us)) in told {
             (who, said, (now_us - at_us).min(HEARD_US)).hash(&mut digest);
         }
-        for Given { without, until_us, lives } in
-            words.iter().filter(|word| word.until_us > *now_us)
-        {
-            (without, until_us - now_us, lives).hash(&mut digest);
+        for Given { without, until_us, lives } in counting {
+            (without, until_us + HEARD_US - now_us, lives).hash(&mut digest);
         }
         let left = (crashes_left, cuts_left, alone_left, words_left);
         let round = rounds.map(|rounds| rounds % ROUNDS_BETWEEN_LOOKS);

@@ -55,6 +55,8 @@ pub struct World {
     served: BTreeSet<(u8, u8)>,
     /// What the ports of servers answered to others last, and when.
     ports: BTreeMap<(u8, u8), (Port, u64)>,
+    /// What others answered to a server that stands still, and when it had asked.
+    unread: Vec<(u8, u8, Introduction, u64)>,
     /// What operators have said, and was taken.
     words: Vec<Said>,
     had_unequal_lines: bool,
@@ -99,6 +101,7 @@ impl World {
             told: BTreeMap::new(),
             served: BTreeSet::new(),
             ports: BTreeMap::new(),
+            unread: Vec::new(),
             words: Vec::new(),
             had_unequal_lines: false,
             writes: 0,
@@ -148,6 +151,7 @@ impl World {
         self.told.retain(|(by, _), _| *by != id);
         self.served.retain(|(by, _)| *by != id);
         self.ports.retain(|(by, _), _| *by != id);
+        self.unread.retain(|(to, ..)| *to != id);
         self.seen.restarts += 1;
         let lines = host.lines.clone();
         self.note(format_args!(
@@ -200,8 +204,7 @@ impl World {
             0 | 1 => self.stop(at),
             10..=14 => self.bootstrap(at),
             15 => {
-                self.note(format_args!("{} stands still", self.hosts[at].id));
-                self.hosts[at].hangs_until_us = self.now_us + self.rng.range(500_000, 4_000_000);
+                self.stand_still(at);
             }
             2..=6 => {
                 self.stop(at);
@@ -220,6 +223,37 @@ impl World {
                 }
             }
             _ => self.write(),
+        }
+    }
+
+    /// A process stands still: what the others said last lies unread until it goes on.
+    fn stand_still(&mut self, at: usize) {
+        let (id, now_us) = (self.hosts[at].id, self.now_us);
+        self.note(format_args!("{id} stands still"));
+        self.hosts[at].hangs_until_us = now_us + self.rng.range(500_000, 4_000_000);
+        let members = self.hosts[at].members.clone();
+        for other in members.into_iter().filter(|other| *other != id) {
+            let host = self.host(other);
+            let is_asked = self.hear_each_other(id, other) && host.members.contains(&id);
+            if let Some(said) =
+                host.introduction(now_us).filter(|_| is_asked && !host.hangs(now_us))
+            {
+                self.unread.push((id, other, said, now_us));
+            }
+        }
+    }
+
+    /// Servers that go on read what has lain there.
+    fn read_late(&mut self) {
+        let now_us = self.now_us;
+        for (to, from, said, asked_us) in std::mem::take(&mut self.unread) {
+            match self.host(to).hangs(now_us) {
+                true => self.unread.push((to, from, said, asked_us)),
+                false => {
+                    self.tell(to, from, said.clone(), Some(asked_us));
+                    self.tell(to, from, said, None);
+                }
+            }
         }
     }
 
@@ -309,6 +343,7 @@ impl World {
 
     fn step(&mut self) -> Result<(), Violation> {
         self.now_us += STEP_US;
+        self.read_late();
         if self.now_us.is_multiple_of(2 * STEP_US) {
             self.introduce_all();
         }
@@ -408,29 +443,30 @@ impl World {
             return;
         }
         let is_member = self.host(to).members.contains(&from);
-        self.tell(to, from, said);
+        self.tell(to, from, said, None);
         if is_member {
-            self.tell(from, to, answered);
+            self.tell(from, to, answered, Some(now_us));
         } else if let Some(founding) = self.host_mut(from).founding() {
             founding.refused(to, format!("{to} does not know {from}"), now_us);
         }
     }
 
-    /// A server hears what another one says of itself.
-    fn tell(&mut self, to: u8, from: u8, said: Introduction) {
+    /// A server hears what another one says of itself, or said when it was asked.
+    fn tell(&mut self, to: u8, from: u8, said: Introduction, asked_us: Option<u64>) {
         let now_us = self.now_us;
         self.served.remove(&(to, from));
-        match &said {
-            Introduction::Founding(said) => {
-                self.told.insert((to, from), (said.clone(), now_us));
+        match (&said, asked_us) {
+            (Introduction::Founding(said), Some(asked_us)) => {
+                self.told.insert((to, from), (said.clone(), asked_us));
             }
-            Introduction::Founded(_) => {
+            (Introduction::Founding(_), None) => {}
+            (Introduction::Founded(_), _) => {
                 self.told.remove(&(to, from));
             }
         }
         let host = self.host_mut(to);
         if let Some(founding) = host.founding() {
-            founding.heard(from, said, now_us);
+            founding.heard(from, said, asked_us, now_us);
         } else if let Some(lost) = host.recovering() {
             lost.heard(from, said, now_us);
         }

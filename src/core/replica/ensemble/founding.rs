@@ -88,9 +88,11 @@ pub struct Founding {
     asked_since_us: Option<u64>,
     brings: Own,
     lines: Vec<ServerSpec>,
-    /// What servers of the own lines have said last, and when. It counts as consent for [`HEARD_US`]; that a server
-    /// has a state counts until it says something else.
+    /// What servers of the own lines have said last, and when it came. That one has a state counts until it answers
+    /// something else.
     heard: BTreeMap<u8, (Introduction, u64)>,
+    /// What servers without an ensemble have answered last to a question of this one, and when that was asked.
+    answers: BTreeMap<u8, (Undecided, u64)>,
     /// Servers that the own lines do not name and whose lines name this one, and when they said so.
     strangers: BTreeMap<u8, (Vec<ServerSpec>, u64)>,
     /// What the ports of silent servers answered, and when.
@@ -120,6 +122,7 @@ impl Founding {
             brings: Own::Nothing,
             lines: lines.to_vec(),
             heard: BTreeMap::new(),
+            answers: BTreeMap::new(),
             strangers: BTreeMap::new(),
             ports: BTreeMap::new(),
             asked_at_us: BTreeMap::new(),
@@ -184,15 +187,36 @@ impl Founding {
 
     /// Another server has introduced itself. One that the configuration does not name has no say, but if
     /// it counts this one among its ensemble's servers, then one of the two has the wrong lines, and each
-    /// might found an ensemble of its own.
-    pub fn heard(&mut self, server: u8, introduction: Introduction, now_us: u64) {
+    /// might found an ensemble of its own. `asked_us`: when this server had asked it; `None` for what it has said by
+    /// itself, which may have lain for a while: that is no consent, and no state is forgotten for it.
+    pub fn heard(
+        &mut self,
+        server: u8,
+        introduction: Introduction,
+        asked_us: Option<u64>,
+        now_us: u64,
+    ) {
         if server == self.own {
             return;
         }
         if self.line(server).is_some() {
             self.refused.remove(&server);
-            self.heard.insert(server, (introduction, now_us));
             self.ports.remove(&server);
+            match (&introduction, asked_us) {
+                (Introduction::Founding(said), Some(asked_us)) => {
+                    self.answers.insert(server, (said.clone(), asked_us));
+                }
+                (Introduction::Founding(_), None) => {
+                    let known = self.heard.get(&server);
+                    if known.is_some_and(|(known, _)| known.may_be_a_state())
+                        && !introduction.may_be_a_state()
+                    {
+                        return;
+                    }
+                }
+                (Introduction::Founded(_), _) => drop(self.answers.remove(&server)),
+            }
+            self.heard.insert(server, (introduction, now_us));
             return;
         }
         let lines = match introduction {
@@ -222,12 +246,16 @@ impl Founding {
         due
     }
 
-    /// Takes the answer of a silent server's ports. A server that has served counts as serving until it is heard: it
-    /// may be starting again, with the state that it has.
-    pub fn answered(&mut self, server: u8, port: Port, now_us: u64) {
-        let has_served = matches!(self.ports.get(&server), Some((Port::Serves { .. }, _)));
-        if matches!(port, Port::Serves { .. }) || !has_served || mutant!("forgets-who-served") {
-            self.ports.insert(server, (port, now_us));
+    /// Takes the answer of a silent server's ports, which were asked at `asked_us`. A server that has served counts as
+    /// serving until it is heard: it may be starting again, with the state that it has.
+    pub fn answered(&mut self, server: u8, port: Port, asked_us: u64) {
+        let known = self.ports.get(&server);
+        let has_served = matches!(known, Some((Port::Serves { .. }, _)));
+        let is_older = known.is_some_and(|(_, at_us)| *at_us > asked_us)
+            || self.heard.get(&server).is_some_and(|(_, at_us)| *at_us > asked_us);
+        let counts = !has_served && !is_older || mutant!("forgets-who-served");
+        if matches!(port, Port::Serves { .. }) || counts {
+            self.ports.insert(server, (port, asked_us));
         }
     }
 
@@ -254,10 +282,15 @@ impl Founding {
 
     /// The same server with the age of everything in the place of its time, for checks that look for equal
     /// states: what counts no more is left out, and an age that no rule tells from a higher one is the lowest such.
+    /// `may_be_told`: an operator may yet say a word.
     #[cfg(feature = "internals")]
     #[must_use]
-    pub fn aged(&self, now_us: u64) -> Self {
+    pub fn aged(&self, now_us: u64, may_be_told: bool) -> Self {
         let mut aged = self.clone();
+        if !may_be_told {
+            // They are asked for an operator's word alone.
+            (aged.ports, aged.asked_at_us, aged.asked_since_us) = Default::default();
+        }
         // Every field is named, so that a new one does not compile before its times are thought of.
         let Self {
             own: _,
@@ -267,6 +300,7 @@ impl Founding {
             brings: _,
             lines: _,
             heard,
+            answers,
             strangers,
             asked_since_us,
             ports,
@@ -280,6 +314,7 @@ impl Founding {
             *at_us < counts_for_us
         };
         heard.retain(|_, (said, at_us)| grow_old(at_us, HEARD_US) || said.may_be_a_state());
+        answers.retain(|_, (_, at_us)| grow_old(at_us, HEARD_US));
         strangers.retain(|_, (_, at_us)| grow_old(at_us, REFUSED_US));
         ports.retain(|_, (port, at_us)| {
             grow_old(at_us, ASKED_US) || matches!(port, Port::Serves { .. })
@@ -314,8 +349,14 @@ impl Founding {
                 Some(_) | None => followed = Some((server, identity)),
             }
         }
-        let Some((_, followed)) = followed else { return Ok(None) };
-        let without = self.given(now_us).map_or_else(Vec::new, |word| word.without.clone());
+        let Some((server, followed)) = followed else { return Ok(None) };
+        // By the word that was said here, unless one that it leaves out has come, or the other knows none of it.
+        let word = self.given(now_us).filter(|word| {
+            let is_founder = followed.founders.iter().all(|(id, nonce)| word.binds(*id, *nonce));
+            let is_with = word.with.iter().any(|(id, _)| *id == server);
+            is_founder && is_with && self.stands(word, now_us)
+        });
+        let without = word.map_or_else(Vec::new, |word| word.without.clone());
         let decision =
             |identity, keeps_data| Decision { identity, keeps_data, without: without.clone() };
         if let Own::State { identity, .. } = &self.brings {
@@ -351,7 +392,7 @@ impl Founding {
         let without: &[u8] = word.map_or(&[], |word| &word.without);
         let consents = |id: &u8| {
             *id == self.own
-                || self.said(*id, now_us).is_some_and(|said| {
+                || self.answer(*id, now_us).is_some_and(|said| {
                     let is_bound = |word: &Word| {
                         said.word.as_ref() == Some(word) && word.binds(*id, said.nonce)
                     };
@@ -504,6 +545,14 @@ impl Founding {
         }
     }
 
+    /// What a server has answered to a question that was asked lately.
+    fn answer(&self, server: u8, now_us: u64) -> Option<&Undecided> {
+        let counts = |(_, asked_us): &&(Undecided, u64)| {
+            asked_us.saturating_add(HEARD_US) > now_us || mutant!("consent-of-any-age")
+        };
+        self.answers.get(&server).filter(counts).map(|(said, _)| said)
+    }
+
     /// Whether a server is this one, or was heard lately.
     fn is_present(&self, server: u8, now_us: u64) -> bool {
         let heard = self.heard.get(&server);
@@ -542,8 +591,8 @@ impl std::fmt::Display for Conflict {
         write!(
             f,
             "server {a} belongs to ensemble {of_a:032x}, server {b} to {of_b:032x}: one of them has \
-             the wrong data directory, or has founded what no other server joined. Start that one with --rejoin, \
-             which sets its data aside"
+             the wrong data directory, or has founded what no other server joined. Start that one, and never the one \
+             that has the data, with --rejoin, which sets its own aside"
         )
     }
 }

@@ -145,7 +145,8 @@ impl World {
                     let is_cut = self.cut.contains(&(*from, spec.id))
                         || self.cut.contains(&(spec.id, *from));
                     if !is_cut {
-                        founding.heard(*from, introduction.clone(), self.now_us);
+                        let asked_us = Some(self.now_us);
+                        founding.heard(*from, introduction.clone(), asked_us, self.now_us);
                     }
                 }
                 for asked in founding.to_ask(self.now_us) {
@@ -339,7 +340,7 @@ fn two_ensembles_among_the_peers_are_an_operators_mistake() {
         let initial = Membership::default();
         let (raft_id, members) = (u64::from(server), Vec::new());
         let identity = Identified { ensemble, raft_id, founders, initial, members };
-        founding.heard(server, Introduction::Founded(identity), 0);
+        founding.heard(server, Introduction::Founded(identity), Some(0), 0);
     }
     let conflict = founding.decide(1).unwrap_err();
     assert_eq!(conflict.ensembles, [(1, 10), (2, 11)]);
@@ -371,8 +372,8 @@ fn strangers_are_not_heard() {
     let (founders, initial) = (Vec::new(), Membership::default());
     let members = Vec::new();
     let identity = Identified { ensemble: 9, raft_id: 8, founders, initial, members };
-    founding.heard(8, Introduction::Founded(identity.clone()), 0);
-    founding.heard(1, Introduction::Founded(identity), 0);
+    founding.heard(8, Introduction::Founded(identity.clone()), Some(0), 0);
+    founding.heard(1, Introduction::Founded(identity), Some(0), 0);
     assert_eq!(founding.decide(1), Ok(None));
 }
 
@@ -564,7 +565,7 @@ fn a_founder_is_named_as_the_others_reach_it() {
         let said = [0, 1, 2].map(|at: usize| founding[at].introduction(now_us));
         for (at, founding) in founding.iter_mut().enumerate() {
             for (id, said) in (1..=3).zip(&said) {
-                founding.heard(id, said.clone(), now_us);
+                founding.heard(id, said.clone(), Some(now_us), now_us);
             }
             if at > 0 {
                 assert_eq!(founding.decide(now_us), Ok(None));

@@ -21,9 +21,10 @@ pub const SILENT_AFTER_US: u64 = 3_000_000;
 pub enum Holder {
     /// Nothing was heard from it, and no connection to it was made.
     Silent,
-    /// Nothing was heard from it, and whether it runs is not known: a port of it is open and mute, or has not answered
-    /// yet.
+    /// Nothing was heard from it, and whether it runs is not known: a port of it is open and mute.
     Mute,
+    /// Nothing was heard from it, and its ports have not answered yet.
+    Unasked,
     /// It is asked to go on alone, too, and its log goes as far as this.
     Tells(Position),
     /// Its server runs.
@@ -53,6 +54,8 @@ pub enum Refusal {
     HasMore(u8, Position),
     /// It is not known whether that one's server runs: a port of it is open and mute.
     Mute(u8),
+    /// It is not known yet: it was not asked for long enough.
+    Unasked(u8),
     /// These neither tell how far their logs go nor were declared dead.
     Silent(Vec<u8>),
     /// These were declared dead and are not.
@@ -135,7 +138,8 @@ impl LostMajority {
                     (Some((words, _)), _) => Holder::Refuses(words.clone()),
                     (None, Some(Port::Closed)) => Holder::Silent,
                     (None, Some(Port::ServesNot)) => Holder::Runs,
-                    (None, _) => Holder::Mute,
+                    (None, Some(_)) => Holder::Mute,
+                    (None, None) => Holder::Unasked,
                 }
             }
             Some(Introduction::Founded(_)) => Holder::Runs,
@@ -161,6 +165,7 @@ impl LostMajority {
                 Holder::Runs if mutant!("recovery-beside-running-server") => {}
                 Holder::Runs => return Err(Refusal::Runs(*id)),
                 Holder::Mute => return Err(Refusal::Mute(*id)),
+                Holder::Unasked => return Err(Refusal::Unasked(*id)),
                 Holder::Refuses(words) => return Err(Refusal::Refuses(*id, words.clone())),
                 Holder::Elsewhere(elsewhere) => return Err(Refusal::Elsewhere(*id, *elsewhere)),
                 Holder::Silent | Holder::Tells(_) | Holder::HasNothing => {}
@@ -284,7 +289,7 @@ mod tests {
         lost.answered(3, Port::ServesNot);
         assert_eq!(lost.judge(&dead(&[1, 3, 4, 5]), 0), Err(Refusal::Runs(3)));
         let unasked = LostMajority::new((2, at(5, 100)), 1..=5);
-        assert_eq!(unasked.judge(&dead(&[1, 3, 4, 5]), 0), Err(Refusal::Mute(1)));
+        assert_eq!(unasked.judge(&dead(&[1, 3, 4, 5]), 0), Err(Refusal::Unasked(1)));
     }
 
     #[test]

@@ -216,10 +216,10 @@ impl Host {
     }
 
     /// What is alike of two hosts that go on alike.
-    pub fn aged(&self, now_us: u64, counts_for_us: u64) -> Self {
+    pub fn aged(&self, now_us: u64, counts_for_us: u64, may_be_told: bool) -> Self {
         let mut aged = self.clone();
         if let Process::Undecided(founding) = &mut aged.process {
-            **founding = founding.aged(now_us);
+            **founding = founding.aged(now_us, may_be_told);
         }
         aged.alone_since_us = self.alone_since_us.map(|at_us| (now_us - at_us).min(counts_for_us));
         aged

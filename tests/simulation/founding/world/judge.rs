@@ -48,7 +48,7 @@ impl World {
             let others = lines.iter().filter(|id| **id != own && !missing.contains(id));
             let mut said = others.map(|id| (id, self.told[&(own, *id)].0.nonce));
             word.without == missing
-                && self.now_us < word.until_us
+                && self.now_us < word.until_us + HEARD_US
                 && said.all(|(id, nonce)| word.lives.get(id) == Some(&nonce))
         });
         if !missing.is_empty() && !is_left_out {

@@ -2,6 +2,7 @@
 //!
 //! *Owns* nothing: reads what the founding protocol knows. *Never* decides.
 
+use super::introduction::{Brings, Undecided};
 use super::{ASKED_US, Founding, Introduction, LISTENS_US, Own, Port, participants};
 
 /// How long a server is missed in words, seconds: each of them is a new line in the log.
@@ -47,6 +48,9 @@ impl Founding {
         if self.listened_us(now_us) < LISTENS_US {
             return None;
         }
+        if self.alone_after.is_some() {
+            return self.in_the_way(now_us);
+        }
         let participants = participants(&self.lines);
         let given = self.given(now_us).map_or(&[][..], |word| &word.without);
         let missing = participants.iter().copied().filter(|id| !self.is_present(*id, now_us));
@@ -54,15 +58,17 @@ impl Founding {
         let heard_us =
             |id: &u8| self.heard.get(id).map(|(_, at_us)| *at_us).max(self.asked_since_us);
         let Some(silent_us) = missing.iter().filter_map(heard_us).max() else {
-            return self.disagreeing(now_us);
+            return self.remembered(now_us).or_else(|| self.disagreeing(now_us));
         };
         let silent_s = now_us.saturating_sub(silent_us) / 1_000_000;
         let (_, silent) = MISSED_S.iter().find(|(seconds, _)| silent_s >= *seconds)?;
-        let is_minority = 2 * missing.len() < participants.len();
-        let against = missing.iter().find_map(|id| self.against(*id, now_us));
-        let what_next = match against {
-            _ if !is_minority => "Start them".to_owned(),
+        let may_be_left_out = 2 * missing.len() < participants.len()
+            && participants.contains(&self.own)
+            && given.is_empty();
+        let what_next = match missing.iter().find_map(|id| self.against(*id, now_us)) {
             Some(against) => against,
+            None if missing.len() > 1 && !may_be_left_out => "Start them".to_owned(),
+            None if !may_be_left_out => "Start it".to_owned(),
             None => format!(
                 "Start it. If it was never there, or is lost for ever: `lockkeeper member bootstrap --without {}` \
                  founds the ensemble without what it had",
@@ -77,15 +83,48 @@ impl Founding {
         ))
     }
 
+    /// What a server that goes on alone sees that speaks against it.
+    fn in_the_way(&self, now_us: u64) -> Option<String> {
+        let mut others = participants(&self.lines).into_iter().filter(|id| *id != self.own);
+        let why = others.find_map(|id| match self.said(id, now_us) {
+            Some(_) => None,
+            None => self.against(id, now_us),
+        })?;
+        Some(format!("server {} is to go on alone, and does not yet: {why}", self.own))
+    }
+
+    /// A server that is no participant, or not away, has a state, or may have one: no empty ensemble is founded.
+    fn remembered(&self, now_us: u64) -> Option<String> {
+        let mut known = self.heard.iter().filter(|(_, (said, _))| said.may_be_a_state());
+        let (id, (said, _)) = known.next()?;
+        match said {
+            Introduction::Founding(said) if self.is_present(*id, now_us) => match said.brings {
+                Brings::Unread => Some(format!("server {id} is still reading its disk")),
+                Brings::Position(_) => Some(format!(
+                    "an operator is asked on server {id} whether it goes on alone: no ensemble is founded beside it"
+                )),
+                Brings::Nothing | Brings::State { .. } => None,
+            },
+            Introduction::Founding(_) | Introduction::Founded(_) => self.against(*id, now_us),
+        }
+    }
+
     /// All are there, or left out, and one of them consents to no founding.
     fn disagreeing(&self, now_us: u64) -> Option<String> {
-        let own = self.candidate(now_us);
-        let (id, _) = self.undecided(now_us).find(|(id, said)| {
-            participants(&self.lines).contains(id) && (own.is_none() || said.candidate != own)
-        })?;
+        let (own, word) = (self.candidate(now_us), self.word(now_us));
+        let consents = |said: &Undecided| own.is_some() && said.candidate == own;
+        let differs = |said: &Undecided| {
+            !consents(said) || self.given(now_us).is_some() && said.word.as_ref() != word
+        };
+        let participants = participants(&self.lines);
+        let mut others = self.undecided(now_us).filter(|(id, _)| participants.contains(id));
+        let (id, said) = others.find(|(_, said)| differs(said))?;
+        let what = match consents(said) {
+            true => "on whom to leave out",
+            false => "on the server that founds their ensemble",
+        };
         Some(format!(
-            "servers {id} and {} do not agree on the server that founds their ensemble: /readyz of server {id} says \
-             why",
+            "servers {id} and {} do not agree {what}: /readyz of server {id} says why",
             self.own
         ))
     }

@@ -116,8 +116,7 @@ impl Founding {
                 Introduction::Founding(_) => "may have a state",
             };
             // Of the ensemble that an operator has given up, all may be down again.
-            let is_given_up =
-                matches!(said, Introduction::Founded(of) if Some(of.ensemble) == self.alone_after);
+            let is_given_up = self.alone_after.is_some_and(|of| said.elsewhere(of).is_none());
             if is_present {
                 return Some(format!("server {server} {has}"));
             }
@@ -143,7 +142,8 @@ impl Founding {
                 )),
                 Port::Mute => Some(format!(
                     "server {server} may run: a port of it takes connections and says nothing. Start it with these \
-                     server lines, or stop it"
+                     server lines, or stop it. If something else answers at its address, change its line in the files \
+                     of all"
                 )),
             },
             Some(_) | None => Some(format!("server {server} was not asked yet: ask again")),
@@ -166,7 +166,7 @@ impl Founding {
         (is_one && self.stands(word, now_us)).then_some(word)
     }
 
-    fn stands(&self, word: &Word, now_us: u64) -> bool {
+    pub(super) fn stands(&self, word: &Word, now_us: u64) -> bool {
         let participants = participants(&self.lines);
         let mut named: Vec<u8> =
             word.with.iter().map(|(id, _)| *id).chain(word.without.iter().copied()).collect();

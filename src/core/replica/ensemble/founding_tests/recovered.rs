@@ -99,11 +99,41 @@ fn a_recovered_survivor_waits_for_one_that_reads_its_disk_and_not_for_one_that_a
         ..Default::default()
     });
     for now_us in [0, LISTENS_US] {
-        founding.heard(2, asked.clone(), now_us);
+        founding.heard(2, asked.clone(), Some(now_us), now_us);
         for id in 3..=5 {
             founding.answered(id, Port::Closed, now_us);
         }
         let decision = founding.decide(now_us).unwrap();
         assert_eq!(decision.is_some(), now_us == LISTENS_US);
     }
+}
+
+#[test]
+fn a_survivor_whose_command_has_ended_is_not_waited_for() {
+    let mut founding = Founding::alone(1, &servers(3, 0), World::new(3, 0).chance(), BEFORE);
+    founding.has_read(Some((standalone(1), 12)));
+    let brings = Brings::Position(Position { ensemble: BEFORE, term: 3, index: 9 });
+    let asked =
+        crate::replica::founding::Undecided { brings, lines: servers(3, 0), ..Default::default() };
+    founding.heard(2, Introduction::Founding(asked), Some(0), 0);
+    assert_eq!(founding.decide(0), Ok(None));
+    for id in [2, 3] {
+        founding.answered(id, Port::Closed, LISTENS_US);
+    }
+    assert!(founding.decide(LISTENS_US).unwrap().is_some());
+}
+
+#[test]
+fn what_is_in_the_way_of_a_server_that_goes_on_alone_is_to_be_stopped_not_started() {
+    let mut founding = Founding::alone(2, &servers(3, 0), World::new(3, 0).chance(), BEFORE);
+    founding.has_read(Some((standalone(2), 5)));
+    for now_us in [0, LISTENS_US] {
+        founding.answered(1, Port::Mute, now_us);
+        assert_eq!(founding.decide(now_us), Ok(None));
+    }
+    let said = founding.obstacle(LISTENS_US).unwrap();
+    assert!(
+        said.starts_with("server 2 is to go on alone, and does not yet: server 1 may run"),
+        "{said}"
+    );
 }

@@ -135,3 +135,54 @@ fn a_state_that_comes_too_late_is_kept_and_not_served() {
     );
     assert_eq!(world.obstacle(1), expected);
 }
+
+#[test]
+fn what_was_said_before_a_server_stood_still_is_no_consent_when_it_goes_on() {
+    // The last answers of 2 and 3 lie unread while 1 stands still.
+    let mut world = World::new(3, 0);
+    (1..=3).for_each(|id| world.start_empty(id));
+    world.run_ms(100);
+    let asked_us = world.now_us;
+    let said = world.introductions();
+    let mut stands_still = world.founding(1).clone();
+    // Meanwhile these two are started anew, one of them with a state.
+    let now_us = asked_us + 10_000_000;
+    for (from, introduction) in said {
+        stands_still.heard(from, introduction.clone(), Some(asked_us), now_us);
+        stands_still.heard(from, introduction, None, now_us);
+    }
+    assert_eq!(stands_still.decide(now_us), Ok(None));
+}
+
+#[test]
+fn a_server_that_says_so_by_itself_has_lost_no_state_before_it_answers() {
+    let mut world = two_that_wait();
+    world.start_with_state(1, 12);
+    world.cut.push((1, 3));
+    world.run_ms(100);
+    let with_state = world.introductions()[0].clone();
+    world.start_empty(1);
+    let without = world.introductions()[0].clone();
+    let now_us = world.now_us;
+    let waits = world.founding(2);
+    waits.heard(1, with_state.1, Some(now_us), now_us);
+    waits.heard(1, without.1.clone(), None, now_us);
+    assert!(waits.bootstrap(&[1], now_us, now_us + 1).unwrap_err()[0].contains("has a state"));
+    waits.heard(1, without.1, Some(now_us), now_us);
+    assert!(waits.bootstrap(&[1], now_us, now_us + 1).unwrap_err()[0].contains("without data"));
+}
+
+#[test]
+fn a_word_that_nothing_was_founded_by_is_not_told_to_be_done() {
+    // The one that was left out comes after all, and all found with it.
+    let mut world = two_that_wait();
+    world.cut.push((2, 3));
+    world.bootstrap(3, &[1]).unwrap();
+    world.run_ms(2000);
+    world.start_empty(1);
+    world.cut.clear();
+    world.run_ms(500);
+    assert_eq!(world.fates(), [Founder, Joined, Joined]);
+    assert_eq!(world.decision(3).unwrap().without, []);
+    assert_eq!(world.decision(1).unwrap().without, []);
+}
