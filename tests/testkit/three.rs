@@ -107,6 +107,19 @@ impl Three {
         wait_until(words, async || self.log(id).contains(words)).await;
     }
 
+    /// An operator has a server that waits found the ensemble without another one, as its log says.
+    pub async fn found_without(&self, id: u8, without: u8) {
+        let request = format!(
+            "POST /bootstrap?without={without} HTTP/1.0\r\nX-Lockkeeper-Change: yes\r\n\r\n"
+        );
+        self.says(id, &format!("`lockkeeper member bootstrap --without {without}`")).await;
+        wait_until("it is founded", async || {
+            let answer = say(self.address(id, ADMIN_PORT), request.as_bytes()).await;
+            answer.starts_with("HTTP/1.0 200")
+        })
+        .await;
+    }
+
     pub async fn serve(&self, ids: &[u8]) {
         for id in ids {
             wait_until("it serves", async || !self.mode(*id).await.is_empty()).await;

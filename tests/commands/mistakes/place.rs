@@ -83,13 +83,14 @@ impl Place {
         let [connect, admin] =
             place.start(&["--in-memory", "--port", "0", "--admin-addr", "127.0.0.1:0"]);
         place.clients = connect;
-        place.admin = admin.trim_start_matches("http://").trim_end_matches("/commands").to_owned();
+        place.admin = admin_of(&admin);
         place.data_dir("alone", "1");
         let config =
             place.config("alone.cfg", &["dataDir=alone", "admin.enableServer=false", &three()]);
         let [connect, _] = place.start(&[&config]);
         place.leaderless = connect;
         let lines = three();
+        let mut admins = Vec::new();
         for id in ["1", "2"] {
             let directory = format!("of-three-{id}");
             place.data_dir(&directory, id);
@@ -97,15 +98,18 @@ impl Place {
                 &format!("{directory}.cfg"),
                 &[
                     &format!("dataDir={directory}"),
-                    "admin.enableServer=false",
+                    "admin.serverAddress=127.0.0.1",
+                    "admin.serverPort=0",
                     "reconfigEnabled=true",
                     "skipACL=yes",
                     &lines,
                 ],
             );
-            let [connect, _] = place.start(&[&config]);
+            let [connect, admin] = place.start(&[&config]);
             place.two_of_three = connect;
+            admins.push(admin_of(&admin));
         }
+        place.found_without("3", &admins[0]);
         place.file("server.pem", &place.authority.issue("localhost").pem());
         place.file("ca.pem", &place.authority.pem());
         let secure = format!("127.0.0.1:{}", port());
@@ -123,6 +127,20 @@ impl Place {
         place.start(&[&config]);
         place.secure = secure;
         place
+    }
+
+    /// An operator has a server that waits found its ensemble without another one.
+    fn found_without(&self, missing: &str, admin: &str) {
+        let arguments = ["member", "bootstrap", "--without", missing, "--admin", admin];
+        for _ in 0..SAID_MAX {
+            let done = self.lockkeeper(&arguments).output().expect("the binary runs");
+            if done.status.success() {
+                return;
+            }
+            // It has begun to listen only now.
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        panic!("no ensemble is founded without server {missing}");
     }
 
     /// Starts a server that is there for the others: where it serves clients, and operators.
@@ -232,6 +250,14 @@ impl Drop for Place {
             let _ = server.wait();
         }
     }
+}
+
+/// How often an operator says a word that is not taken.
+const SAID_MAX: u32 = 300;
+
+/// The HTTP port of a server, by the line that it shows.
+fn admin_of(page: &str) -> String {
+    page.trim_start_matches("http://").trim_end_matches("/commands").to_owned()
 }
 
 /// Server lines of three.

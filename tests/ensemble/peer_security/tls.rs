@@ -112,8 +112,9 @@ async fn is_kept_out(three: &mut Three, keys: &str, own: &str, others: &str) {
     for id in 1..=2 {
         three.start(id, &tls(ON)).await;
     }
-    three.start(3, keys).await;
+    three.found_without(1, 3).await;
     three.serve(&[1, 2]).await;
+    three.start(3, keys).await;
     three.says(3, own).await;
     three.says(1, others).await;
     assert_eq!(three.mode(3).await, "", "it serves no client");
@@ -190,6 +191,7 @@ async fn a_revoked_certificate_is_none_from_either_end() {
     for id in 1..=2 {
         three.start(id, &tls(&format!("{ON}{list}"))).await;
     }
+    three.found_without(1, 3).await;
     three.serve(&[1, 2]).await;
     three.start(3, &tls(ON)).await;
     // As a client, and as a server.

@@ -269,9 +269,10 @@ fn five_servers_break_no_rule_together() {
 const FOUNDINGS: u64 = 300;
 
 /// What they must have seen.
-const SEEN_BY_FOUNDINGS: [(&str, u64); 11] = [
+const SEEN_BY_FOUNDINGS: [(&str, u64); 12] = [
     ("with_state", 80),
     ("empty", 50),
+    ("without", 10),
     ("joined", 300),
     ("late", 10),
     ("set_aside", 5),

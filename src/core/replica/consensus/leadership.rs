@@ -57,13 +57,12 @@ struct Hint {
 }
 
 canonical! {
-    // Since when another one leads counts while a client waits; why clients are not served, and how long this server
-    // has led, is said to operators alone.
+    // How long a server has led counts while others join what it has founded, and since when another one leads while a
+    // client waits; why clients are not served is said to operators alone.
     Leadership(client_waits: bool):
-    leads, is_serving, barrier, hint, founds, resigns, upgrade, awaits_disk, last_leader;
-    without changes, obstacle, led_since_us;
-    |out, leaderless_since_us, led_anew_us, silent_ticks| {
-        out.value(&client_waits.then_some(led_anew_us));
+    leads, is_serving, barrier, hint, founds, resigns, upgrade, awaits_disk, last_leader; without changes, obstacle;
+    |out, led_since_us, leaderless_since_us, led_anew_us, silent_ticks| {
+        out.value(&(founds.then_some(led_since_us), client_waits.then_some(led_anew_us)));
         out.value(silent_ticks.min(&(SILENT_TICKS_MAX + 1)));
         out.maybe_time_up_to(*leaderless_since_us, LEADERLESS_MS_MAX * 1000);
     }

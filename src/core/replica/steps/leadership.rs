@@ -15,6 +15,10 @@ use crate::replica::messages::server_of;
 use crate::replica::request::ConnId;
 use crate::replica::{Replica, Report};
 
+/// How long a majority that has joined a new ensemble waits for a participant that is linked and gets its vote in a
+/// moment, microseconds: with its vote the ensemble may lose one at once.
+const JOINS_US_MAX: u64 = 1_000_000;
+
 impl Replica {
     /// Whether requests are answered.
     #[must_use]
@@ -97,7 +101,8 @@ impl Replica {
 
     /// The first leader of an ensemble writes who its members are, and until it has, no server serves
     /// clients. The server that founded the ensemble is its only voter at first; the members are written once a
-    /// majority of the participants votes. Fewer are not enough: the others may have founded another ensemble.
+    /// majority of the participants votes, and those of the others that are linked. Fewer are not enough: the others
+    /// may have founded another ensemble.
     pub(in crate::replica) fn write_members(&mut self) {
         if !self.leadership.founds() {
             return;
@@ -107,7 +112,11 @@ impl Replica {
             return;
         }
         let (voting, participants) = self.voting_participants();
-        let may_begin = voting.len() > participants.len() / 2 || self.setup.is_declared_alone;
+        let is_joining = |id: &u8| !voting.contains(id) && self.ensemble.connected(*id).is_some();
+        let waits = self.clocks.now_us() < self.leadership.led_since_us() + JOINS_US_MAX
+            && participants.iter().any(is_joining);
+        let may_begin =
+            voting.len() > participants.len() / 2 && !waits || self.setup.is_declared_alone;
         if !may_begin && !mutant!("founder-serves-alone") {
             return;
         }
