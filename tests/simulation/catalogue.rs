@@ -205,7 +205,7 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("restore-goes-back", Losses, 200),
     mutant("recovery-beside-running-server", Losses, 100),
     mutant("silent-holder-counts-as-dead", Losses, 100),
-    mutant("shorter-log-goes-on", Losses, 100),
+    mutant("shorter-log-goes-on", Losses, 300),
     mutant("empty-servers-found-beside-recovery", Losses, 100),
     // --- a live migration
     mutant("digest-not-compared", Migration, 40),

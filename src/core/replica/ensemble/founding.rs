@@ -430,30 +430,12 @@ impl Founding {
     fn found_alone(&self, since_us: u64, now_us: u64) -> Option<Decision> {
         let Own::State { identity, .. } = &self.brings else { return None };
         let has_listened = now_us >= since_us.saturating_add(LISTENS_US);
-        let mut others = participants(&self.lines).into_iter().filter(|id| *id != self.own);
-        // One that is there with nothing joins.
-        let is_in_the_way =
-            |id: u8| self.said(id, now_us).is_none() && self.against(id, now_us).is_some();
-        if !has_listened || self.rivals().next().is_some() || others.any(is_in_the_way) {
+        if !has_listened || self.in_the_way(now_us).is_some() {
             return None;
         }
         let initial = self.initial_voters(identity.raft_id);
         let identity = Identified { initial, members: self.members(now_us), ..identity.clone() };
         Some(Decision { identity, keeps_data: true, without: Vec::new() })
-    }
-
-    /// Servers beside which it founds nothing alone, by what they had when they were heard last: they may go on behind
-    /// a link that is cut. One that follows what it founded before is none.
-    fn rivals(&self) -> impl Iterator<Item = (u8, Elsewhere)> {
-        let own = match self.brings() {
-            Brings::State { ensemble, .. } => Some(Elsewhere::Of(ensemble)),
-            Brings::Nothing | Brings::Unread | Brings::Position(_) => None,
-        };
-        let of = move |(id, (said, _)): (&u8, &(Introduction, u64))| {
-            Some((*id, said.elsewhere(self.alone_after?)?))
-        };
-        let rivals = self.heard.iter().filter_map(of);
-        rivals.filter(move |(_, elsewhere)| Some(*elsewhere) != own)
     }
 
     /// Whether others have an ensemble, or lines, that do not fit together with the own ones.

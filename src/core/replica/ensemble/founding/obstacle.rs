@@ -20,7 +20,7 @@ impl Founding {
 
     /// What keeps it from becoming one, besides servers that are not heard.
     pub(super) fn beside_missing(&self, now_us: u64) -> Option<String> {
-        let other = self.late().or_else(|| self.two_states()).or_else(|| self.rival());
+        let other = self.late().or_else(|| self.two_states());
         let unequal = || self.unequal_lines(now_us).or_else(|| self.unfit_founder());
         let refused = || self.refused.values().next().map(|(words, _)| words.clone());
         other.or_else(unequal).or_else(refused)
@@ -49,7 +49,8 @@ impl Founding {
             return None;
         }
         if self.alone_after.is_some() {
-            return self.in_the_way(now_us);
+            let why = self.in_the_way(now_us)?;
+            return Some(format!("server {} is to go on alone, and does not yet: {why}", self.own));
         }
         let participants = participants(&self.lines);
         let given = self.given(now_us).map_or(&[][..], |word| &word.without);
@@ -81,16 +82,6 @@ impl Founding {
             self.own,
             list(&missing),
         ))
-    }
-
-    /// What a server that goes on alone sees that speaks against it.
-    fn in_the_way(&self, now_us: u64) -> Option<String> {
-        let mut others = participants(&self.lines).into_iter().filter(|id| *id != self.own);
-        let why = others.find_map(|id| match self.said(id, now_us) {
-            Some(_) => None,
-            None => self.against(id, now_us),
-        })?;
-        Some(format!("server {} is to go on alone, and does not yet: {why}", self.own))
     }
 
     /// A server that is no participant, or not away, has a state, or may have one: no empty ensemble is founded.
@@ -161,16 +152,6 @@ impl Founding {
             "{} each have a state of their own: no ensemble is founded before one of them is chosen. \
              Start the others with --rejoin, which sets their data aside",
             each.join(" and ")
-        ))
-    }
-
-    fn rival(&self) -> Option<String> {
-        let (id, elsewhere) = self.rivals().next()?;
-        Some(format!(
-            "server {id} has {elsewhere}, or had it when it was heard last: server {own} founds no ensemble beside it. \
-             Start one of the two with --rejoin, which sets its data aside; if server {id} is lost for ever, start \
-             server {own} again",
-            own = self.own
         ))
     }
 

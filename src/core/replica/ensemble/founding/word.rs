@@ -150,6 +150,19 @@ impl Founding {
         }
     }
 
+    /// What speaks against it that this server goes on alone. One that is there with nothing, or with the log that was
+    /// given up, joins.
+    pub(super) fn in_the_way(&self, now_us: u64) -> Option<String> {
+        let before = self.alone_after?;
+        let participants = participants(&self.lines);
+        let mut others = self.lines.iter().map(|line| line.id).filter(|id| *id != self.own);
+        others.find_map(|id| match (self.said(id, now_us), self.heard.get(&id)) {
+            (Some(_), Some((said, _))) if said.elsewhere(before).is_none() => None,
+            (_, None) if !participants.contains(&id) => None,
+            _ => self.against(id, now_us),
+        })
+    }
+
     /// What an operator has said to this server, as long as it counts.
     pub(super) fn given(&self, now_us: u64) -> Option<&Word> {
         self.given.as_ref().filter(|(_, until_us)| now_us < *until_us).map(|(word, _)| word)
