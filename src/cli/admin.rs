@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::client::{self, Port};
-use super::exit::EXIT_UNAVAILABLE;
+use super::exit::{EXIT_NOT_NOW, EXIT_UNAVAILABLE};
 use super::flags::AdminAccess;
 use super::output::Failure;
 use crate::config::HostPort;
@@ -61,6 +61,33 @@ pub(super) fn change(access: &AdminAccess, target: &str) -> Result<(u16, String)
     first_answer(access, ("POST", target), |(server, status)| {
         status != MISDIRECTED || is_last(server)
     })
+}
+
+/// Asks for a change at the HTTP port of a server. `refused`: in front of the reasons of a server that does not do it.
+///
+/// # Errors
+/// No clear yes.
+pub(super) fn posted(
+    access: &AdminAccess,
+    path: &str,
+    query: &str,
+    refused: &str,
+) -> Result<Value, Failure> {
+    let asked = change(access, &format!("{path}{query}"));
+    let (status, text) = asked.map_err(|error| failed(&error))?;
+    let reasons = text.trim_end().replace('\n', "\n  ");
+    match (status, serde_json::from_str::<Value>(&text)) {
+        (200, Ok(json)) => Ok(json),
+        (404, _) => Err(Failure::refused(format!(
+            "the server does not know {path}: it is no lockkeeper server, or an older one"
+        ))),
+        (409, _) => Err(Failure::refused(format!("{refused}\n  {reasons}"))),
+        (421, _) => {
+            Err(Failure::refused(format!("{reasons}; --admin host:port,... names all servers")))
+        }
+        (503, _) => Err(Failure::new(EXIT_NOT_NOW, reasons)),
+        (_, _) => Err(Failure::refused(reasons)),
+    }
 }
 
 fn first_answer(

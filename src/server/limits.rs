@@ -201,8 +201,8 @@ pub const PEER_QUEUE_BYTES_MAX: usize = 256 << 20;
 /// Bytes read from another server at once.
 pub const PEER_READ_BYTES_MAX: usize = 256 << 10;
 
-/// How long a connection to a port of a server that says nothing to other servers may take, and its answer to `srvr`: a
-/// machine that is off takes all of it.
+/// Longest time for a connection to a port of a server that says nothing to other servers, and for its answer to
+/// `srvr`: a machine that is off takes all of it.
 pub const SRVR_MAX: Duration = Duration::from_secs(1);
 
 /// Bytes that are read of that answer: ZooKeeper's has some 200.

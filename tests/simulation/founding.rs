@@ -31,7 +31,7 @@ pub struct Seen {
     pub empty: u64,
     /// Servers that joined later.
     pub joined: u64,
-    /// Of these, ensembles that an operator had founded without some participants.
+    /// Ensembles among these that an operator had founded without some participants.
     pub without: u64,
     /// Servers that came too late with a state, and those that the operator had join.
     pub late: u64,

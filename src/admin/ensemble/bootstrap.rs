@@ -24,11 +24,30 @@ async fn bootstrap(asked: &Question<'_>, text: &str) -> Result<Value, (StatusCod
             "without is to name the servers that are left out, as in without=1 or without=1,4";
         return Err((StatusCode::BAD_REQUEST, words.to_owned()));
     };
-    match asked.source.bootstrap(without.clone()).await {
-        Some(Ok(ensemble)) => {
-            Ok(json!({ "ensemble": format!("{ensemble:032x}"), "without": without }))
-        }
+    match asked.source.bootstrap(without).await {
+        Some(Ok(ensemble)) => Ok(json!({ "ensemble": format!("{ensemble:032x}") })),
         Some(Err(reasons)) => Err((StatusCode::CONFLICT, reasons)),
         None => Err((StatusCode::SERVICE_UNAVAILABLE, "this server is stopping".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::admin::http::served::{Reply, Served};
+
+    #[tokio::test]
+    async fn the_servers_that_are_left_out_are_named_by_numbers_and_a_refusal_says_why() {
+        let served = Served::new().await;
+        let change = async |target: &str| {
+            let head = "Host: localhost\r\nX-Lockkeeper-Change: yes\r\n\r\n";
+            Reply::parse(&served.raw(format!("POST {target} HTTP/1.1\r\n{head}").as_bytes()).await)
+        };
+        for query in ["", "?without=", "?without=one", "?without=1,", "?without=256"] {
+            assert_eq!(change(&format!("/bootstrap{query}")).await.status, 400, "{query}");
+        }
+        assert!(served.fake.asked.lock().unwrap().is_empty());
+        let refused = change("/bootstrap?without=1,4").await;
+        assert_eq!((refused.status, refused.body.as_str()), (409, "it belongs to an ensemble\n"));
+        assert_eq!(*served.fake.asked.lock().unwrap(), ["bootstrap without [1, 4]"]);
     }
 }

@@ -7,14 +7,12 @@
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::Value;
 
-use crate::cli::admin;
-use crate::cli::exit::EXIT_NOT_NOW;
+use crate::cli::admin::posted;
 use crate::cli::flags::{AdminFlags, OutputFlag};
 use crate::cli::output::{Failure, Said};
 
-/// How long the answer may take: longer than the word counts.
+/// Time for the answer: longer than the word counts.
 const FOUNDED_MAX: Duration = Duration::from_secs(70);
 
 /// Flags of `lockkeeper member bootstrap`.
@@ -33,25 +31,18 @@ pub(crate) struct BootstrapFlags {
 pub(super) fn run(flags: &BootstrapFlags) -> Result<Said, Failure> {
     let access = flags.admin.access().map_err(Failure::usage)?.waiting_for(FOUNDED_MAX);
     let without: Vec<String> = flags.without.iter().map(u8::to_string).collect();
-    let (status, text) =
-        admin::change(&access, &format!("/bootstrap?without={}", without.join(",")))
-            .map_err(|error| admin::failed(&error))?;
-    let reasons = text.trim_end().replace('\n', "\n  ");
-    match (status, serde_json::from_str::<Value>(&text)) {
-        (200, Ok(json)) => {
-            let text = format!(
-                "the ensemble {} is founded without server {}. It stays a participant by the server lines: started \
-                 with an empty directory, it joins; `lockkeeper member remove` takes it off the list\n",
-                json["ensemble"].as_str().unwrap_or("unknown"),
-                without.join(", ")
-            );
-            Ok(Said { text, json })
-        }
-        (404, _) => Err(Failure::refused(
-            "the server does not know /bootstrap: it is no lockkeeper server, or an older one",
-        )),
-        (409, _) => Err(Failure::refused(format!("nothing is founded:\n  {reasons}"))),
-        (503, _) => Err(Failure::new(EXIT_NOT_NOW, reasons)),
-        (_, _) => Err(Failure::refused(reasons)),
-    }
+    let left_out = without.join(",");
+    let json = posted(
+        &access,
+        "/bootstrap",
+        &format!("?without={left_out}"),
+        "the server does not take this word, or knows nothing of what has become of it:",
+    )?;
+    let text = format!(
+        "the ensemble {} is founded, and this server belongs to it. A server that is left out stays a participant \
+         by the server lines: started with an empty directory, it joins; `lockkeeper member remove` takes it off \
+         the list\n",
+        json["ensemble"].as_str().unwrap_or("unknown"),
+    );
+    Ok(Said { text, json })
 }

@@ -5,10 +5,8 @@
 //! *Invariant*: what is no clear yes of a server is no success.
 
 use clap::Args;
-use serde_json::Value;
 
-use crate::cli::admin;
-use crate::cli::exit::EXIT_NOT_NOW;
+use crate::cli::admin::posted;
 use crate::cli::flags::{AdminFlags, OutputFlag};
 use crate::cli::output::{Failure, Said};
 
@@ -24,33 +22,18 @@ pub(crate) struct FinishUpgradeFlags {
 /// Asks the leader, among the servers that are named.
 pub(super) fn run(flags: &FinishUpgradeFlags) -> Result<Said, Failure> {
     let access = flags.admin.access().map_err(Failure::usage)?;
-    let (status, text) =
-        admin::change(&access, "/upgrade").map_err(|error| admin::failed(&error))?;
-    let reasons = text.trim_end().replace('\n', "\n  ");
-    match (status, serde_json::from_str::<Value>(&text)) {
-        (200, Ok(json)) => {
-            let release = json["release"].as_str().unwrap_or("unknown");
-            let text = match json["version"] == json["before"] {
-                true => format!(
-                    "nothing to finish: the ensemble is at version {}, the last one of lockkeeper {release}\n",
-                    json["version"]
-                ),
-                false => format!(
-                    "the upgrade is finished: the ensemble is at version {}, and its servers cannot go back behind \
-                     lockkeeper {release}\n",
-                    json["version"]
-                ),
-            };
-            Ok(Said { text, json })
-        }
-        (404, _) => Err(Failure::refused(
-            "the server does not know /upgrade: it is no lockkeeper server, or an older one",
-        )),
-        (409, _) => Err(Failure::refused(format!("not all servers are ready:\n  {reasons}"))),
-        (421, _) => {
-            Err(Failure::refused(format!("{reasons}; --admin host:port,... names all servers")))
-        }
-        (503, _) => Err(Failure::new(EXIT_NOT_NOW, reasons)),
-        (_, _) => Err(Failure::refused(reasons)),
-    }
+    let json = posted(&access, "/upgrade", "", "not all servers are ready:")?;
+    let release = json["release"].as_str().unwrap_or("unknown");
+    let text = match json["version"] == json["before"] {
+        true => format!(
+            "nothing to finish: the ensemble is at version {}, the last one of lockkeeper {release}\n",
+            json["version"]
+        ),
+        false => format!(
+            "the upgrade is finished: the ensemble is at version {}, and its servers cannot go back behind \
+             lockkeeper {release}\n",
+            json["version"]
+        ),
+    };
+    Ok(Said { text, json })
 }

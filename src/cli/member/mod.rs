@@ -5,7 +5,7 @@
 //! only after reading it back or being told so, and of a removal only after being told: what was removed
 //! may be stopped then. `bootstrap`, `can-stop` and `finish-upgrade` ask at HTTP
 //! ports, for only Lockkeeper's servers know. A
-//! change that is there already is no error, so a command whose answer was lost may be repeated.
+//! change of members that is there already is no error, so a command whose answer was lost may be repeated.
 
 mod bootstrap;
 mod can_stop;

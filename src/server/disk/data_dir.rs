@@ -78,8 +78,9 @@ pub(in crate::server) fn founds(
         opened.identity.without.clone_from(&decided.without);
     }
     let place = place(config);
-    let stored = opened.identity.store(&*place.fs, &place.data);
-    stored.map_err(refused)
+    opened.identity.store(&*place.fs, &place.data).map_err(refused)?;
+    opened.format_switch.identified(opened.identity.clone());
+    Ok(())
 }
 
 /// Empties the directory of a server that was on its own and never had a session or a write: nothing of

@@ -117,29 +117,32 @@ impl Audit {
         self.file.write_all(self.text.as_bytes())
     }
 
-    /// Writes that an ensemble was founded by an operator's word without these participants, durably.
+    /// Writes a line of an operator's word, which is no transaction, and syncs the file: index, term, zxid and digest
+    /// of the state that it is about, and what else is to be said.
     ///
     /// # Errors
     /// Why it cannot be written.
-    pub(in crate::server) fn bootstrapped(
+    pub(in crate::server) fn said(
         &mut self,
-        ensemble: u128,
-        without: &[u8],
+        op: &str,
+        (index, term, zxid, digest): (u64, u64, i64, u128),
+        more: Value,
     ) -> io::Result<()> {
-        let line = serde_json::json!({
-            "index": 0,
-            "term": 0,
-            "zxid": 0,
+        let mut line = serde_json::json!({
+            "index": index,
+            "term": term,
+            "zxid": zxid,
             "time_ms": clock::wall_ms(),
             "session": "0x0",
             "cxid": 0,
-            "op": "bootstrap",
+            "op": op,
             "path": null,
             "result": "ok",
-            "digest": format!("{:032x}", 0),
-            "ensemble": format!("{ensemble:032x}"),
-            "without": without,
+            "digest": format!("{digest:032x}"),
         });
+        if let (Value::Object(line), Value::Object(mut more)) = (&mut line, more) {
+            line.append(&mut more);
+        }
         self.file.write_all(format!("{line}\n").as_bytes())?;
         match self.file.metadata()?.is_file() {
             true => self.file.sync_all(),

@@ -40,7 +40,7 @@ use crate::server::error::ServerError;
 use crate::server::gssapi::Gssapi;
 use crate::server::limits::DRIVER_BATCH_MAX;
 use crate::server::log_lines::{AwayLog, DifferingLog, RoleLog, RulesLog};
-use crate::server::mailbox::{LinkEvent, Message, PAST_FOUNDING, Queue};
+use crate::server::mailbox::{LinkEvent, Message, PAST_FOUNDING, Queue, tell};
 use crate::server::metrics::{Cause, Published, TurnMeasures};
 use crate::server::peer::Links;
 use crate::server::ports::Announced;
@@ -281,10 +281,7 @@ impl Driver {
                     self.replica.step(input);
                 }
             }
-            Message::Bootstrap { answer, .. } => {
-                // Who asked may be gone.
-                let _ = answer.send(Err(PAST_FOUNDING.to_owned()));
-            }
+            Message::Bootstrap { answer, .. } => tell(answer, Err(PAST_FOUNDING.to_owned())),
             Message::Migrate { order, admins, answer } => {
                 let asked = (self.state.inspections.number(), answer);
                 if let Some(input) = self.zookeeper.order(order, admins, asked, &self.replica) {

@@ -4,8 +4,9 @@
 //! changes nothing; a state is put only where there is none, and never half. *Never* starts anything.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
+
+use serde_json::json;
 
 use super::settings::{SERVER_ID_STANDALONE, seed, tree_options};
 use crate::config::Config;
@@ -16,9 +17,9 @@ pub(crate) use crate::replica::new_ensemble::{Begun, term_of_new_ensemble, term_
 use crate::replica::peer::server_of;
 pub(crate) use crate::replica::txn_version::RELEASE;
 pub(crate) use crate::replica::{Machine, Mark, Membership, Restore};
-use crate::server::clock;
 use crate::server::credentials::of_peers;
 use crate::server::disk::data_dir;
+use crate::server::driver::Audit;
 use crate::server::error::StartError;
 pub(crate) use crate::server::operators::record_digest;
 use crate::server::peer::Survey;
@@ -243,24 +244,8 @@ fn audit(
     (before, dead): (u128, &BTreeSet<u8>),
 ) -> Result<(), StartError> {
     let Some(path) = &config.audit_log else { return Ok(()) };
-    let line = serde_json::json!({
-        "index": 1,
-        "term": term,
-        "zxid": zxid,
-        "time_ms": clock::wall_ms(),
-        "session": "0x0",
-        "cxid": 0,
-        "op": "recover",
-        "path": null,
-        "result": "ok",
-        "digest": format!("{digest:032x}"),
-        "before": format!("{before:032x}"),
-        "declared_dead": dead,
-    });
-    let write = || {
-        let mut file = std::fs::File::options().append(true).create(true).open(path)?;
-        file.write_all(format!("{line}\n").as_bytes())?;
-        file.sync_all()
-    };
-    write().map_err(|error| StartError::Audit { path: path.clone(), error })
+    let more = json!({ "before": format!("{before:032x}"), "declared_dead": dead });
+    let written = Audit::open(path)
+        .and_then(|mut audit| audit.said("recover", (1, term, zxid, digest), more));
+    written.map_err(|error| StartError::Audit { path: path.clone(), error })
 }

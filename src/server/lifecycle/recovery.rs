@@ -7,6 +7,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
@@ -27,7 +28,7 @@ use crate::server::error::StartError;
 use crate::server::gssapi::Gssapi;
 use crate::server::limits::Limits;
 use crate::server::log_lines::RoleLog;
-use crate::server::mailbox::{Message, Queue};
+use crate::server::mailbox::{Message, Queue, tell};
 use crate::server::metrics::{Figures, Measures, Published};
 use crate::server::peer::{Founder, Links, Peers, Store, Told, Waiting, open_or_mend};
 use crate::server::ports::Announced;
@@ -110,24 +111,12 @@ pub(super) fn driver(
     }
     let unready = || waits(Recovered { is_fetching: true, ..Recovered::default() });
     let without = founding.as_ref().map_or_else(Vec::new, |(decision, _)| decision.without.clone());
-    let mut driver = founded(parts, seed, (read, without), unready)?;
-    if let (Some((decision, told)), Some((driver, _))) = (founding, &mut driver) {
+    let driver = founded(parts, seed, (read, without), unready)?;
+    if let (Some((decision, Some(told))), Some(_)) = (founding, &driver) {
         // It is durable now.
-        bootstrapped(&decision, driver.audit.as_mut())?;
-        told.tell(decision.identity.ensemble, &decision.without);
+        tell(told, Ok(decision.identity.ensemble));
     }
     Ok(driver)
-}
-
-/// Writes to the audit log that an operator has left servers out.
-///
-/// # Errors
-/// It cannot be written.
-fn bootstrapped(decision: &Decision, audit: Option<&mut Audit>) -> Result<(), StartError> {
-    let Some(audit) = audit.filter(|_| !decision.without.is_empty()) else { return Ok(()) };
-    let path = audit.path().to_path_buf();
-    let written = audit.bootstrapped(decision.identity.ensemble, &decision.without);
-    written.map_err(|error| StartError::Audit { path, error })
 }
 
 /// Asks the other servers what this one is to become.
@@ -138,7 +127,22 @@ fn decide(
 ) -> Result<Option<(Decision, Told)>, StartError> {
     let (runtime, messages, stop) = (&parts.runtime, &mut parts.queue, &*parts.stop);
     let mut waiting = Waiting { runtime, peers, messages, stop };
-    Ok(founder.decide(&mut waiting, &parts.published.conditions)?)
+    let mut decided = founder.decide(&mut waiting, &parts.published.conditions)?;
+    if let (Some((decision, told)), Some(audit)) = (&mut decided, &mut parts.audit)
+        && !decision.without.is_empty()
+    {
+        // Before it is done: a kill in between leaves a line too many, and never one too few.
+        let ensemble = format!("{:032x}", decision.identity.ensemble);
+        let more = json!({ "ensemble": ensemble, "without": decision.without });
+        if let Err(error) = audit.said("bootstrap", (0, 0, 0, 0), more) {
+            let error = StartError::Audit { path: audit.path().to_path_buf(), error };
+            if let Some(told) = told.take() {
+                tell(told, Err(format!("nothing is founded: {error}")));
+            }
+            return Err(error);
+        }
+    }
+    Ok(decided)
 }
 
 /// What a server on its own has: there is no other copy of it.
@@ -157,7 +161,7 @@ fn read_standalone(
     })
 }
 
-/// What a server has become that was on its own: who it is, its data if they go on, and what was decided just now.
+/// A server that was on its own: who it is now, its data if they go on, and what was decided just now.
 struct Became {
     identity: Identified,
     found: Option<Found>,

@@ -176,13 +176,17 @@ pub(in crate::server) enum ZooKeeperEvent {
     Stopped,
 }
 
-/// Why a server takes no word about the founding of an ensemble.
+/// Reason for which a server takes no word about the founding of an ensemble.
 pub(in crate::server) const PAST_FOUNDING: &str =
     "this server is past that: it belongs to an ensemble, or is on its own";
 
-/// What has become of an operator's word: the ensemble that was founded by it, or why there is none, one reason in each
-/// line.
+/// Outcome of an operator's word: the ensemble that was founded by it, or why there is none, one reason in each line.
 pub(in crate::server) type Bootstrapped = Result<u128, String>;
+
+/// Tells an operator the outcome of a word. Who asked may be gone.
+pub(in crate::server) fn tell(answer: oneshot::Sender<Bootstrapped>, outcome: Bootstrapped) {
+    let _ = answer.send(outcome);
+}
 
 /// An image of the state at this zxid or a later one, for a backup.
 #[derive(Debug)]
@@ -208,8 +212,7 @@ impl Message {
             Self::Link(event) => return Ok(Some(event)),
             Self::Failed(error) => return Err(error),
             Self::Bootstrap { answer, .. } => {
-                // Who asked may be gone.
-                let _ = answer.send(Err(PAST_FOUNDING.to_owned()));
+                tell(answer, Err(PAST_FOUNDING.to_owned()));
             }
             Self::Input(_)
             | Self::ImageDamaged { .. }

@@ -15,7 +15,7 @@ mod wire;
 
 pub(in crate::server) use line::{IoThreadOf, Line};
 pub(in crate::server) use message::{
-    Bootstrapped, LinkEvent, Message, PAST_FOUNDING, WantedImage, ZooKeeperEvent, inspect,
+    Bootstrapped, LinkEvent, Message, PAST_FOUNDING, WantedImage, ZooKeeperEvent, inspect, tell,
 };
 pub(in crate::server) use outbox::{Debt, Debts, End, Outbox, Pushed};
 pub(in crate::server) use queue::Queue;

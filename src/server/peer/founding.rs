@@ -23,7 +23,7 @@ use crate::replica::founding::{
 use crate::server::clock;
 use crate::server::error::{ServerError, StartError};
 use crate::server::limits::{DRIVER_BATCH_MAX, SRVR_ANSWER_BYTES_MAX, SRVR_MAX};
-use crate::server::mailbox::{Bootstrapped, LinkEvent, Message, Queue};
+use crate::server::mailbox::{Bootstrapped, LinkEvent, Message, Queue, tell};
 use crate::server::metrics::{Cause, Conditions};
 use crate::server::stop::Stop;
 use crate::supervision::{Task, TaskSet};
@@ -54,23 +54,8 @@ pub(crate) enum Life {
     Alone(u128),
 }
 
-/// An operator who has said a word, and waits for what has become of it.
-#[derive(Debug)]
-pub(crate) struct Told(Option<oneshot::Sender<Bootstrapped>>);
-
-impl Told {
-    /// Says that it is done, durably; or that what was decided was not decided by that word.
-    pub(crate) fn tell(self, ensemble: u128, without: &[u8]) {
-        let Some(answer) = self.0 else { return };
-        let words = || {
-            format!(
-                "this server has joined the ensemble {ensemble:032x}, which was not founded by this word"
-            )
-        };
-        // Who asked may be gone.
-        let _ = answer.send(if without.is_empty() { Err(words()) } else { Ok(ensemble) });
-    }
-}
+/// An operator who has said a word, and is told its outcome once that is durable.
+pub(crate) type Told = Option<oneshot::Sender<Bootstrapped>>;
 
 /// What the driver's thread works with before there is a driver.
 #[derive(Debug)]
@@ -144,23 +129,21 @@ impl Founder {
         tracing::info!("asks the other servers which ensemble this one belongs to");
         // Questions that are under way; each ends by itself soon.
         let mut questions: Vec<Ends> = Vec::new();
-        let decided = loop {
+        loop {
             if !waiting.turn(&mut batch) {
-                break Ok(None);
+                return Ok(None);
             }
             let now_us = clock::micros_since(self.start);
-            if let Err(error) = self.take(&mut batch, now_us) {
-                break Err(error);
-            }
+            self.take(&mut batch, now_us)?;
             waiting.peers.introduce(self.founding.introduction(now_us));
             questions.retain(|question| !question.is_finished());
             for server in self.founding.to_ask(now_us) {
                 let ports = Ports::of(&self.lines, self.client_port, server);
                 let driver = waiting.peers.driver.clone();
                 let question = async move {
-                    let port = ports.ask().await;
-                    // Fails when the server ends.
+                    let Some(port) = ports.ask().await else { return };
                     let event = LinkEvent::Asked { server, port, asked_us: now_us };
+                    // Fails when the server ends.
                     let _ = driver.send(Message::Link(event)).await;
                 };
                 let spawned =
@@ -168,18 +151,16 @@ impl Founder {
                 questions.push(spawned);
             }
             let obstacle = match self.founding.decide(now_us) {
-                Ok(Some(decision)) => break Ok(Some(decision)),
+                Ok(Some(decision)) => {
+                    conditions.set(Cause::Founding, None);
+                    return Ok(Some((decision, self.told.map(|(answer, _)| answer))));
+                }
                 Ok(None) => self.founding.obstacle(now_us),
                 Err(conflict) => Some(conflict.to_string()),
             };
             self.tell_late(now_us, obstacle.as_deref());
             conditions.set(Cause::Founding, obstacle);
-        };
-        if let Ok(Some(_)) = decided {
-            conditions.set(Cause::Founding, None);
         }
-        let told = self.told.take().map(|(answer, _)| answer);
-        decided.map(|decided| decided.map(|decision| (decision, Told(told))))
     }
 
     /// The word of an operator counts no more, and nothing came of it.
@@ -188,10 +169,10 @@ impl Founder {
             return;
         };
         let why = obstacle.unwrap_or("the other servers have not consented in time");
-        // Who asked may be gone.
-        let _ = answer.send(Err(format!(
-            "nothing was founded within a minute, as far as is known here: {why}"
-        )));
+        tell(
+            answer,
+            Err(format!("nothing was founded within a minute, as far as is known here: {why}")),
+        );
     }
 
     /// Takes an operator's word, or says at once why not.
@@ -201,14 +182,14 @@ impl Founder {
             Ok(word) => {
                 tracing::warn!(?word.without, "an operator has this ensemble be founded without servers");
                 if let Some((before, _)) = self.told.replace((answer, until_us)) {
-                    // Who asked may be gone.
-                    let _ = before.send(Err("another word was said after this one".to_owned()));
+                    tell(
+                        before,
+                        Err("it is not known here any more: a word was said after this one"
+                            .to_owned()),
+                    );
                 }
             }
-            Err(reasons) => {
-                // Who asked may be gone.
-                let _ = answer.send(Err(reasons.join("\n")));
-            }
+            Err(reasons) => tell(answer, Err(reasons.join("\n"))),
         }
     }
 
@@ -240,12 +221,12 @@ impl Founder {
     }
 }
 
-/// Where a server may be asked whether it runs.
+/// Addresses at which a server may be asked whether it runs.
 #[derive(Debug)]
 pub(super) struct Ports {
-    /// Where its clients connect, as its line says it, or else at the port of this server's.
+    /// Those of its clients, as its line says them, or else with the port of this server's.
     clients: Vec<HostPort>,
-    /// Where other servers do.
+    /// Those of other servers.
     servers: Vec<HostPort>,
     /// The port for clients of this server, where that of the other is only guessed after it.
     own_port: Option<u16>,
@@ -273,24 +254,25 @@ impl Ports {
         Self { clients, servers, own_port }
     }
 
-    /// Asks at all of them at once: what says most counts.
-    pub(super) async fn ask(self) -> Port {
+    /// Asks at all of them at once: what says most counts. `None`: this server cannot ask, so nothing is known.
+    pub(super) async fn ask(self) -> Option<Port> {
         let mut asked = TaskSet::default();
         for at in self.clients {
             asked.spawn(Task::Question, async move { srvr(&at, self.own_port).await });
         }
         for HostPort { host, port } in self.servers {
             asked.spawn(Task::Question, async move {
-                match timeout(SRVR_MAX, TcpStream::connect((host.as_str(), port))).await {
-                    Ok(Ok(_)) => Port::Mute,
-                    Ok(Err(_)) | Err(_) => Port::Closed,
-                }
+                connect(&host, port)
+                    .await
+                    .map(|connected| connected.map_or(Port::Closed, |_| Port::Mute))
             });
         }
-        let mut known = Port::Closed;
+        let (mut known, mut can_ask) = (Port::Closed, true);
         while let Some(ended) = asked.join_next().await {
-            // One that has panicked ends the server.
-            let Ok(port) = ended else { continue };
+            let Ok(Some(port)) = ended else {
+                can_ask = false;
+                continue;
+            };
             let says_more = match (&port, &known) {
                 (Port::Serves { .. }, _) | (Port::ServesNot, Port::Mute) => true,
                 (_, known) => *known == Port::Closed,
@@ -299,19 +281,18 @@ impl Ports {
                 known = port;
             }
         }
-        known
+        (can_ask || known != Port::Closed).then_some(known)
     }
 }
 
-/// What the four-letter word `srvr` says of the server at an address.
+/// Answer of the server at an address to the four-letter word `srvr`.
 /// `own_port`: where this server listens for clients, if the address is only guessed after that.
-async fn srvr(HostPort { host, port }: &HostPort, own_port: Option<u16>) -> Port {
-    let connect = TcpStream::connect((host.as_str(), *port));
-    let Ok(Ok(mut stream)) = timeout(SRVR_MAX, connect).await else { return Port::Closed };
+async fn srvr(HostPort { host, port }: &HostPort, own_port: Option<u16>) -> Option<Port> {
+    let Some(mut stream) = connect(host, *port).await? else { return Some(Port::Closed) };
     let ip = |address: std::io::Result<SocketAddr>| address.map(|address| address.ip()).ok();
     if own_port == Some(*port) && ip(stream.local_addr()) == ip(stream.peer_addr()) {
         // On this machine: it is this server itself.
-        return Port::Closed;
+        return Some(Port::Closed);
     }
     let mut answer = Vec::new();
     let asks = async {
@@ -326,13 +307,30 @@ async fn srvr(HostPort { host, port }: &HostPort, own_port: Option<u16>) -> Port
         let is_shown = |character: &char| !character.is_control();
         Some(value.chars().filter(is_shown).take(SHOWN_CHARS_MAX).collect::<String>())
     };
-    match value("Mode: ") {
+    Some(match value("Mode: ") {
         Some(mode) => {
             Port::Serves { mode, version: value("Zookeeper version: ").unwrap_or_default() }
         }
         None if answer.contains("not currently serving") => Port::ServesNot,
         None => Port::Mute,
+    })
+}
+
+/// A connection, in time; `Some(None)` if none was made, `None` if it is this machine that can make none now.
+async fn connect(host: &str, port: u16) -> Option<Option<TcpStream>> {
+    match timeout(SRVR_MAX, TcpStream::connect((host, port))).await {
+        Ok(Ok(stream)) => Some(Some(stream)),
+        Ok(Err(error)) if is_own_fault(&error) => None,
+        Ok(Err(_)) | Err(_) => Some(None),
     }
+}
+
+/// Whether an attempt to connect failed for lack of files, ports or memory here.
+fn is_own_fault(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    const OWN: [Errno; 5] =
+        [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM];
+    error.raw_os_error().is_some_and(|code| OWN.contains(&Errno::from_raw_os_error(code)))
 }
 
 /// Longest mode or version that is shown of what another server says.
@@ -376,13 +374,15 @@ mod tests {
             };
             let here = [here];
             let (known, ()) = tokio::join!(ports(&here, &[]).ask(), answering);
-            assert_eq!(known, expected, "{answer}");
+            assert_eq!(known, Some(expected), "{answer}");
             // A process that stands still takes connections, too.
-            assert_eq!(ports(&[], &here).ask().await, Port::Mute);
+            assert_eq!(ports(&[], &here).ask().await, Some(Port::Mute));
             let own = Ports { own_port: Some(port), ..ports(&here, &[]) };
-            assert_eq!(own.ask().await, Port::Closed, "it would ask itself");
+            assert_eq!(own.ask().await, Some(Port::Closed), "it would ask itself");
             drop(listener);
-            assert_eq!(ports(&here, &here).ask().await, Port::Closed, "no server listens");
+            assert_eq!(ports(&here, &here).ask().await, Some(Port::Closed), "no server listens");
+            let full = std::io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error());
+            assert!(is_own_fault(&full), "it says nothing of another machine");
         }
     }
 }

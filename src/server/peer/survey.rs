@@ -169,7 +169,7 @@ async fn listen(
                     let answers = answers.clone();
                     // Each ends by itself soon.
                     let question = async move {
-                        let port = ports.ask().await;
+                        let Some(port) = ports.ask().await else { return };
                         // It fails when the survey ends.
                         let _ = answers.send((server, port)).await;
                     };

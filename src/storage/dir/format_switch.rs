@@ -22,6 +22,11 @@ impl FormatSwitch {
         Self { fs, dir, identity, formats }
     }
 
+    /// The directory is that of this identity from here on, which is stored.
+    pub fn identified(&mut self, identity: Identity) {
+        self.identity = identity;
+    }
+
     /// The version whose formats are written.
     pub fn version(&self) -> u8 {
         self.identity.version

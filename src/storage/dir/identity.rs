@@ -62,7 +62,7 @@ pub struct Identity {
     /// The server lines with which the ensemble begins. None on a server on its own.
     pub members: Vec<ServerSpec>,
     /// Participants that an operator had left out when this server founded the ensemble. Formats before the fourth do
-    /// not keep it.
+    /// not keep it where the ensemble goes on from data that an earlier program may read.
     pub without: Vec<u8>,
     /// The ensemble from which this server went on alone, because an operator declared the others dead.
     pub alone_after: Option<u128>,
@@ -201,9 +201,11 @@ impl Identity {
         };
         let alone = self.alone_after.map(|before| format!("{ALONE} {before:032x}\n"));
         let alone = alone.unwrap_or_default();
-        let without = match self.without.is_empty() || format == FORMAT {
-            true => String::new(),
-            false => format!("{WITHOUT} {}\n", list(&self.without)),
+        // An earlier program may read data that are older than the founding.
+        let keeps_without = format > FORMAT || !self.founders.is_empty();
+        let without = match keeps_without && !self.without.is_empty() {
+            true => format!("{WITHOUT} {}\n", list(&self.without)),
+            false => String::new(),
         };
         sealed(&format!(
             "{FIRST_LINE}\nformat {format}\n{release}ensemble {:032x}\nserver {}\nraft {}\nvoters {}\n\

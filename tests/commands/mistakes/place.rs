@@ -132,15 +132,17 @@ impl Place {
     /// An operator has a server that waits found its ensemble without another one.
     fn found_without(&self, missing: &str, admin: &str) {
         let arguments = ["member", "bootstrap", "--without", missing, "--admin", admin];
+        let mut said = String::new();
         for _ in 0..SAID_MAX {
             let done = self.lockkeeper(&arguments).output().expect("the binary runs");
             if done.status.success() {
                 return;
             }
+            said = String::from_utf8_lossy(&done.stderr).into_owned();
             // It has begun to listen only now.
             std::thread::sleep(Duration::from_millis(200));
         }
-        panic!("no ensemble is founded without server {missing}");
+        panic!("no ensemble is founded without server {missing}: {said}");
     }
 
     /// Starts a server that is there for the others: where it serves clients, and operators.
@@ -252,7 +254,7 @@ impl Drop for Place {
     }
 }
 
-/// How often an operator says a word that is not taken.
+/// Most words of an operator that are not taken.
 const SAID_MAX: u32 = 300;
 
 /// The HTTP port of a server, by the line that it shows.

@@ -6,7 +6,7 @@
 //! * an ensemble is founded with the consent of all whose lines are the same, given within the time for which a word
 //!   counts, but for one that an operator has left out, in the lives in which the others were then;
 //! * it is founded over no state that the founder was told of, with no vote but of servers that are there, and without
-//!   no server that runs where the founder can ask it;
+//!   a server only if it does not run, where the founder can ask it;
 //! * a server with a state gives up nothing; one that begins anew never takes the raft id of an earlier life;
 //! * once all servers run with the same lines and hear each other, and an operator does what they say, all become
 //!   members of one ensemble; only if two were founded one server is left with its own.
@@ -49,7 +49,7 @@ pub struct Founding {
     pub cuts: u8,
     /// Servers that are started without lines first.
     pub alone: u8,
-    /// How often an operator has a server found without another one.
+    /// Words of an operator who has a server found without another one.
     pub words: u8,
     /// What passes in one step of time, microseconds.
     pub step_us: u64,
@@ -82,7 +82,7 @@ impl Founding {
 
 /// Longest time between two questions to the ports of a silent server.
 const ASK_US: u64 = 1_000_000;
-/// How long an operator's word counts here: the shorter, the fewer worlds.
+/// Time for which an operator's word counts here: the shorter, the fewer worlds.
 const WORD_US: u64 = 2_000_000;
 
 /// What counts of what one server says to another.
@@ -449,7 +449,7 @@ impl World {
         self.words.push(Given { without, until_us, lives });
     }
 
-    /// What the ports of a server answer to another one.
+    /// Answer of the ports of a server to another one.
     fn port(&self, by: u8, of: u8) -> Port {
         let asked = self.host(of);
         let members = self

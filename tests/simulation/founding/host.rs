@@ -107,7 +107,7 @@ impl Host {
         }
     }
 
-    /// What another server's question to its ports finds out.
+    /// Answer of its ports to another server.
     pub fn port(&self, now_us: u64) -> Port {
         let is_asked = self.is_port_known || !self.lines.is_empty();
         match &self.process {

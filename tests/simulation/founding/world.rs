@@ -53,11 +53,11 @@ pub struct World {
     told: BTreeMap<(u8, u8), (Undecided, u64)>,
     /// Servers that answered to one that belongs to no ensemble that they serve, and were not heard by it since.
     served: BTreeSet<(u8, u8)>,
-    /// What the ports of servers answered to others last, and when.
+    /// Last answers of the ports of servers to others, and when they were given.
     ports: BTreeMap<(u8, u8), (Port, u64)>,
-    /// What others answered to a server that stands still, and when it had asked.
+    /// Answers of others to a server that stands still, and when it had asked.
     unread: Vec<(u8, u8, Introduction, u64)>,
-    /// What operators have said, and was taken.
+    /// Words of operators that were taken.
     words: Vec<Said>,
     had_unequal_lines: bool,
     writes: u64,
@@ -491,7 +491,7 @@ impl World {
         }
     }
 
-    /// What the ports of another server answer.
+    /// Answer of the ports of another server.
     fn ask(&self, by: u8, of: u8) -> Port {
         match self.hear_each_other(by, of) {
             true => self.host(of).port(self.now_us),
@@ -632,7 +632,7 @@ impl World {
         Ok(())
     }
 
-    /// Of two ensembles that a server hears of, the one without a state is set aside, and that which has fewer members.
+    /// Server that is set aside of two that belong to different ensembles: without a state, and with fewer members.
     fn wrong_one(&mut self) -> Option<u8> {
         let now_us = self.now_us;
         let conflicts =

@@ -34,11 +34,11 @@ pub use introduction::{
 };
 pub use word::WORD_COUNTS_US;
 
-/// How long a server listens before it says whom it misses, or acts on an operator's word, microseconds.
+/// Time for which a server listens before it says whom it misses, or acts on an operator's word, microseconds.
 pub const LISTENS_US: u64 = 3_000_000;
 /// How long a server counts as heard after its last word, microseconds.
 pub const HEARD_US: u64 = 1_500_000;
-/// How long the answer of a silent server's ports counts, microseconds.
+/// Time for which the answer of a silent server's ports counts, microseconds.
 pub const ASKED_US: u64 = 5_000_000;
 /// Time between two questions to the ports of a silent server, microseconds.
 pub const ASK_INTERVAL_US: u64 = 1_000_000;
@@ -52,7 +52,7 @@ pub struct Decision {
     pub identity: Identified,
     /// Whether its data goes on: otherwise what is there is nothing, and begins anew.
     pub keeps_data: bool,
-    /// Participants that an operator's word has left out, if this server founds by one or was given it.
+    /// Participants that an operator's word has left out, if this server founds by one.
     pub without: Vec<u8>,
 }
 
@@ -88,20 +88,20 @@ pub struct Founding {
     asked_since_us: Option<u64>,
     brings: Own,
     lines: Vec<ServerSpec>,
-    /// What servers of the own lines have said last, and when it came. That one has a state counts until it answers
+    /// Last introduction of each server of the own lines, and when it came. A state counts until its server answers
     /// something else.
     heard: BTreeMap<u8, (Introduction, u64)>,
-    /// What servers without an ensemble have answered last to a question of this one, and when that was asked.
+    /// Last answer of each server without an ensemble to a question of this one, and when that was asked.
     answers: BTreeMap<u8, (Undecided, u64)>,
     /// Servers that the own lines do not name and whose lines name this one, and when they said so.
     strangers: BTreeMap<u8, (Vec<ServerSpec>, u64)>,
-    /// What the ports of silent servers answered, and when.
+    /// Answers of the ports of silent servers, and when they were asked.
     ports: BTreeMap<u8, (Port, u64)>,
     /// When they were asked last.
     asked_at_us: BTreeMap<u8, u64>,
     /// Servers that want nothing to do with this one, why, and when they said so.
     refused: BTreeMap<u8, (String, u64)>,
-    /// What an operator has said here, and until when it counts.
+    /// Word of an operator to this server, and until when it counts.
     given: Option<(Word, u64)>,
 }
 
@@ -233,15 +233,18 @@ impl Founding {
         self.refused.insert(server, (words, now_us));
     }
 
-    /// Participants whose ports are to be asked now: those that are silent. Each answer goes to
-    /// [`Founding::answered`].
+    /// Servers whose ports are to be asked now: participants that are silent, and, before this server goes on alone,
+    /// observers that were heard. Each answer goes to [`Founding::answered`].
     pub fn to_ask(&mut self, now_us: u64) -> Vec<u8> {
         let is_due = |id: &u8| {
             let last_us = self.asked_at_us.get(id);
             !self.is_present(*id, now_us)
                 && last_us.is_none_or(|last_us| now_us >= last_us + ASK_INTERVAL_US)
         };
-        let due: Vec<u8> = participants(&self.lines).into_iter().filter(is_due).collect();
+        let participants = participants(&self.lines);
+        let observers = self.heard.keys().filter(|id| !participants.contains(id)).copied();
+        let observers: Vec<u8> = observers.filter(|_| self.alone_after.is_some()).collect();
+        let due: Vec<u8> = participants.into_iter().chain(observers).filter(is_due).collect();
         self.asked_at_us.extend(due.iter().map(|id| (*id, now_us)));
         due
     }
@@ -349,16 +352,9 @@ impl Founding {
                 Some(_) | None => followed = Some((server, identity)),
             }
         }
-        let Some((server, followed)) = followed else { return Ok(None) };
-        // By the word that was said here, unless one that it leaves out has come, or the other knows none of it.
-        let word = self.given(now_us).filter(|word| {
-            let is_founder = followed.founders.iter().all(|(id, nonce)| word.binds(*id, *nonce));
-            let is_with = word.with.iter().any(|(id, _)| *id == server);
-            is_founder && is_with && self.stands(word, now_us)
-        });
-        let without = word.map_or_else(Vec::new, |word| word.without.clone());
+        let Some((_, followed)) = followed else { return Ok(None) };
         let decision =
-            |identity, keeps_data| Decision { identity, keeps_data, without: without.clone() };
+            |identity, keeps_data| Decision { identity, keeps_data, without: Vec::new() };
         if let Own::State { identity, .. } = &self.brings {
             // It founded that ensemble before, or it came too late, and then it gives up nothing.
             let is_own = identity.ensemble == followed.ensemble || mutant!("late-state-joins");
@@ -527,7 +523,7 @@ impl Founding {
         }
     }
 
-    /// What a server has answered to a question that was asked lately.
+    /// Answer of a server to a question that was asked lately.
     fn answer(&self, server: u8, now_us: u64) -> Option<&Undecided> {
         let counts = |(_, asked_us): &&(Undecided, u64)| {
             asked_us.saturating_add(HEARD_US) > now_us || mutant!("consent-of-any-age")

@@ -19,11 +19,11 @@ pub const SILENT_AFTER_US: u64 = 3_000_000;
 /// What is known of another holder of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// Nothing was heard from it, and no connection to it was made.
+    /// Neither heard nor reached: no connection to it was made.
     Silent,
-    /// Nothing was heard from it, and whether it runs is not known: a port of it is open and mute.
+    /// Not heard, and perhaps running: a port of it is open and mute.
     Mute,
-    /// Nothing was heard from it, and its ports have not answered yet.
+    /// Not heard, and its ports have not answered yet.
     Unasked,
     /// It is asked to go on alone, too, and its log goes as far as this.
     Tells(Position),
@@ -52,9 +52,9 @@ pub enum Refusal {
     Elsewhere(u8, Elsewhere),
     /// That one has more, or as much and the lower id.
     HasMore(u8, Position),
-    /// It is not known whether that one's server runs: a port of it is open and mute.
+    /// That one's server may run: a port of it is open and mute.
     Mute(u8),
-    /// It is not known yet: it was not asked for long enough.
+    /// The ports of that one's server have not answered yet.
     Unasked(u8),
     /// These neither tell how far their logs go nor were declared dead.
     Silent(Vec<u8>),
@@ -72,7 +72,7 @@ pub struct LostMajority {
     heard: BTreeMap<u8, (Introduction, u64)>,
     /// Servers that want nothing to do with this one, why, and when they said so.
     refused: BTreeMap<u8, (String, u64)>,
-    /// What the ports of the others have answered last.
+    /// Last answer of the ports of each other holder.
     ports: BTreeMap<u8, Port>,
 }
 
@@ -108,7 +108,7 @@ impl LostMajority {
         self.refused.insert(server, (words, now_us));
     }
 
-    /// What the ports of another server have answered.
+    /// Takes the answer of another server's ports.
     pub fn answered(&mut self, server: u8, port: Port) {
         self.ports.insert(server, port);
     }

@@ -15,7 +15,7 @@ use crate::replica::messages::server_of;
 use crate::replica::request::ConnId;
 use crate::replica::{Replica, Report};
 
-/// How long a majority that has joined a new ensemble waits for a participant that is linked and gets its vote in a
+/// Longest wait of a majority that has joined a new ensemble for a participant that is linked and gets its vote in a
 /// moment, microseconds: with its vote the ensemble may lose one at once.
 const JOINS_US_MAX: u64 = 1_000_000;
 

@@ -10,7 +10,7 @@ use super::super::super::conn::Violation;
 use super::super::host::{Host, kept_by};
 use super::{ALONE_US_MIN, World};
 
-/// How old the last answer of a silent server's ports is at most.
+/// Greatest age of the last answer of a silent server's ports.
 const ASKED_US_MAX: u64 = 2_000_000;
 
 impl World {

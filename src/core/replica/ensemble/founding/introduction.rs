@@ -73,7 +73,7 @@ impl Word {
     }
 }
 
-/// What the ports of a server answered that says nothing to other servers.
+/// Answer of the ports of a server that says nothing to other servers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Port {
     /// It serves clients.

@@ -5,7 +5,7 @@
 use super::introduction::{Brings, Undecided};
 use super::{ASKED_US, Founding, Introduction, LISTENS_US, Own, Port, participants};
 
-/// How long a server is missed in words, seconds: each of them is a new line in the log.
+/// Times for which a server is missed, seconds and words: each of them is a new line in the log.
 const MISSED_S: [(u64, &str); 5] =
     [(86_400, "a day"), (3600, "an hour"), (300, "5 minutes"), (30, "30 s"), (3, "3 s")];
 
@@ -18,7 +18,7 @@ impl Founding {
         other.or_else(|| self.only_waits(now_us)).or_else(|| self.missing(now_us))
     }
 
-    /// What keeps it from becoming one, besides servers that are not heard.
+    /// Obstacles besides servers that are not heard.
     pub(super) fn beside_missing(&self, now_us: u64) -> Option<String> {
         let other = self.late().or_else(|| self.two_states());
         let unequal = || self.unequal_lines(now_us).or_else(|| self.unfit_founder());
@@ -26,7 +26,7 @@ impl Founding {
         other.or_else(unequal).or_else(refused)
     }
 
-    /// How long this server has listened, microseconds.
+    /// Time for which this server has listened, microseconds.
     fn listened_us(&self, now_us: u64) -> u64 {
         now_us.saturating_sub(self.asked_since_us.unwrap_or(now_us))
     }
@@ -43,7 +43,7 @@ impl Founding {
         })
     }
 
-    /// Which servers are waited for, since when, and the command that settles it.
+    /// Servers that are waited for, for how long, and the command that settles it.
     fn missing(&self, now_us: u64) -> Option<String> {
         if self.listened_us(now_us) < LISTENS_US {
             return None;
@@ -84,23 +84,22 @@ impl Founding {
         ))
     }
 
-    /// A server that is no participant, or not away, has a state, or may have one: no empty ensemble is founded.
+    /// A server that is no participant, or not away, and has a state, or may have one: no empty ensemble is founded.
     fn remembered(&self, now_us: u64) -> Option<String> {
-        let mut known = self.heard.iter().filter(|(_, (said, _))| said.may_be_a_state());
-        let (id, (said, _)) = known.next()?;
-        match said {
-            Introduction::Founding(said) if self.is_present(*id, now_us) => match said.brings {
-                Brings::Unread => Some(format!("server {id} is still reading its disk")),
-                Brings::Position(_) => Some(format!(
-                    "an operator is asked on server {id} whether it goes on alone: no ensemble is founded beside it"
-                )),
-                Brings::Nothing | Brings::State { .. } => None,
-            },
-            Introduction::Founding(_) | Introduction::Founded(_) => self.against(*id, now_us),
+        if self.candidate(now_us).is_some() {
+            return None;
         }
+        let known = self.heard.iter().filter(|(_, (said, _))| said.may_be_a_state());
+        known.map(|(id, _)| *id).find_map(|id| match self.said(id, now_us).map(|said| said.brings) {
+            Some(Brings::Unread) => Some(format!("server {id} is still reading its disk")),
+            Some(Brings::Position(_)) => Some(format!(
+                "an operator is asked on server {id} whether it goes on alone: no ensemble is founded beside it"
+            )),
+            Some(Brings::Nothing | Brings::State { .. }) | None => self.against(id, now_us),
+        })
     }
 
-    /// All are there, or left out, and one of them consents to no founding.
+    /// A server that is there and does not consent.
     fn disagreeing(&self, now_us: u64) -> Option<String> {
         let (own, word) = (self.candidate(now_us), self.word(now_us));
         let consents = |said: &Undecided| own.is_some() && said.candidate == own;
@@ -156,12 +155,10 @@ impl Founding {
     }
 
     fn serving(&self, now_us: u64) -> Option<String> {
-        self.ports.iter().find_map(|(id, (port, at_us))| match port {
-            Port::Serves { .. } => {
-                let is_now = at_us.saturating_add(ASKED_US) > now_us;
-                Some(serves(*id, self.own, port, is_now))
-            }
-            Port::ServesNot | Port::Mute | Port::Closed => None,
+        self.ports.iter().find_map(|(id, (port, at_us))| {
+            let Port::Serves { mode, version } = port else { return None };
+            let is_now = at_us.saturating_add(ASKED_US) > now_us;
+            Some(serves((*id, self.own), (mode, version), is_now))
         })
     }
 
@@ -198,8 +195,11 @@ fn list(ids: &[u8]) -> String {
 }
 
 /// A server that is not heard serves clients, now or when it answered last.
-pub(super) fn serves(server: u8, own: u8, port: &Port, is_now: bool) -> String {
-    let Port::Serves { mode, version } = port else { return String::new() };
+pub(super) fn serves(
+    (server, own): (u8, u8),
+    (mode, version): (&str, &str),
+    is_now: bool,
+) -> String {
     let is_zookeeper = !version.contains("lockkeeper");
     match is_now {
         true if is_zookeeper => format!(

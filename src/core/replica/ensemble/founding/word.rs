@@ -6,12 +6,11 @@
 //! is not known, and what is not known is no "no"; two words that are not equal found nothing. *Never* decides: the
 //! word takes the place of the consent of those that are left out, and of nothing else.
 
-use super::introduction::{Brings, Undecided};
-use super::{
-    ASKED_US, Founding, HEARD_US, Introduction, LISTENS_US, Own, Port, Word, participants,
-};
+use super::introduction::Brings;
+use super::obstacle::serves;
+use super::{ASKED_US, Founding, Introduction, LISTENS_US, Own, Port, Word, participants};
 
-/// How long an operator's word counts, microseconds.
+/// Time for which an operator's word counts, microseconds.
 pub const WORD_COUNTS_US: u64 = 60_000_000;
 
 impl Founding {
@@ -54,14 +53,12 @@ impl Founding {
             reasons.push(format!("server {own} is an observer: say it to a participant"));
         }
         for id in without {
-            match () {
-                () if *id == own => {
-                    reasons.push(format!("server {own} is the one that was told"));
-                }
-                () if !participants.contains(id) => {
-                    reasons.push(format!("server {id} is no participant by the server lines"));
-                }
-                () => reasons.extend(self.against(*id, now_us)),
+            if *id == own {
+                reasons.push(format!("server {own} is the one that was told"));
+            } else if participants.contains(id) {
+                reasons.extend(self.against(*id, now_us));
+            } else {
+                reasons.push(format!("server {id} is no participant by the server lines"));
             }
         }
         if 2 * without.len() >= participants.len() {
@@ -98,60 +95,61 @@ impl Founding {
         reasons
     }
 
-    /// Why a participant may not be left out; `None` if nothing is known that speaks against it.
+    /// Objection to leaving a participant out; `None` if nothing is known that speaks against it.
     pub(super) fn against(&self, server: u8, now_us: u64) -> Option<String> {
         if mutant!("word-beside-anything") {
             return None;
         }
-        if let Some((said, at_us)) = self.heard.get(&server) {
-            let is_present = at_us.saturating_add(HEARD_US) > now_us;
+        let is_alone = self.alone_after.is_some();
+        if let Some((said, _)) = self.heard.get(&server) {
             let has = match said {
                 Introduction::Founded(_) => "belongs to an ensemble",
-                Introduction::Founding(Undecided { brings: Brings::State { .. }, .. }) => {
-                    "has a state of its own"
-                }
-                Introduction::Founding(Undecided { brings: Brings::Nothing, .. }) => {
-                    "is there, without data"
-                }
-                Introduction::Founding(_) => "may have a state",
+                Introduction::Founding(said) => match said.brings {
+                    Brings::State { .. } => "has a state of its own",
+                    Brings::Nothing => "is there, without data",
+                    Brings::Unread | Brings::Position(_) => "may have a state",
+                },
             };
-            // Of the ensemble that an operator has given up, all may be down again.
-            let is_given_up = self.alone_after.is_some_and(|of| said.elsewhere(of).is_none());
-            if is_present {
+            if self.is_present(server, now_us) {
                 return Some(format!("server {server} {has}"));
             }
+            // Of the ensemble that an operator has given up, all may be down again.
+            let is_given_up = self.alone_after.is_some_and(|of| said.elsewhere(of).is_none());
             if said.may_be_a_state() && !is_given_up {
+                let others = if is_alone { "this server" } else { "the other servers" };
                 return Some(format!(
                     "server {server} {has}, or had it when it was heard last: start it. If it is lost for ever, start \
-                     the other servers again, which forget it, and ask again"
+                     {others} again, so that this is forgotten, and ask again"
                 ));
             }
         }
         if let Some((words, _)) = self.refused.get(&server) {
             return Some(words.clone());
         }
+        // What was given up is not to come back.
+        let cure =
+            if is_alone { "Stop it" } else { "Start it with these server lines, or stop it" };
         match self.ports.get(&server) {
-            Some((port @ Port::Serves { .. }, at_us)) => {
-                Some(super::obstacle::serves(server, self.own, port, now_us < at_us + ASKED_US))
+            Some((Port::Serves { mode, version }, at_us)) => {
+                let is_now = now_us < at_us.saturating_add(ASKED_US);
+                Some(serves((server, self.own), (mode, version), is_now))
             }
             Some((port, at_us)) if now_us < at_us.saturating_add(ASKED_US) => match port {
-                Port::Closed | Port::Serves { .. } => None,
                 Port::ServesNot => Some(format!(
-                    "server {server} runs: its port for clients answers that it does not serve. Start it with these \
-                     server lines, or stop it"
+                    "server {server} runs: its port for clients answers that it does not serve. {cure}"
                 )),
                 Port::Mute => Some(format!(
-                    "server {server} may run: a port of it takes connections and says nothing. Start it with these \
-                     server lines, or stop it. If something else answers at its address, change its line in the files \
-                     of all"
+                    "server {server} may run: a port of it takes connections and says nothing. {cure}. If something \
+                     else answers at its address, change its line in the files of all"
                 )),
+                Port::Closed | Port::Serves { .. } => None,
             },
             Some(_) | None => Some(format!("server {server} was not asked yet: ask again")),
         }
     }
 
-    /// What speaks against it that this server goes on alone. One that is there with nothing, or with the log that was
-    /// given up, joins.
+    /// Objection to going on alone. A server that is there with nothing, or with the log that was given up, is none: it
+    /// joins.
     pub(super) fn in_the_way(&self, now_us: u64) -> Option<String> {
         let before = self.alone_after?;
         let participants = participants(&self.lines);
@@ -163,7 +161,7 @@ impl Founding {
         })
     }
 
-    /// What an operator has said to this server, as long as it counts.
+    /// Word of an operator to this server, as long as it counts.
     pub(super) fn given(&self, now_us: u64) -> Option<&Word> {
         self.given.as_ref().filter(|(_, until_us)| now_us < *until_us).map(|(word, _)| word)
     }
@@ -179,7 +177,7 @@ impl Founding {
         (is_one && self.stands(word, now_us)).then_some(word)
     }
 
-    pub(super) fn stands(&self, word: &Word, now_us: u64) -> bool {
+    fn stands(&self, word: &Word, now_us: u64) -> bool {
         let participants = participants(&self.lines);
         let mut named: Vec<u8> =
             word.with.iter().map(|(id, _)| *id).chain(word.without.iter().copied()).collect();

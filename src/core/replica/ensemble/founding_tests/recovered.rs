@@ -136,4 +136,21 @@ fn what_is_in_the_way_of_a_server_that_goes_on_alone_is_to_be_stopped_not_starte
         said.starts_with("server 2 is to go on alone, and does not yet: server 1 may run"),
         "{said}"
     );
+    assert!(said.contains("Stop it") && !said.contains("Start"), "{said}");
+}
+
+#[test]
+fn an_observer_that_runs_on_with_what_was_given_up_is_waited_for_until_its_ports_are_closed() {
+    let mut founding = Founding::alone(1, &servers(1, 1), World::new(1, 1).chance(), BEFORE);
+    founding.has_read(Some((standalone(1), 12)));
+    let (founders, members, initial) = (Vec::new(), Vec::new(), Membership::default());
+    let identity = Identified { ensemble: BEFORE, raft_id: 2, founders, initial, members };
+    for now_us in [0, LISTENS_US] {
+        founding.heard(2, Introduction::Founded(identity.clone()), Some(now_us), now_us);
+        assert_eq!(founding.decide(now_us), Ok(None));
+    }
+    let stopped_us = LISTENS_US + HEARD_US;
+    assert_eq!(founding.to_ask(stopped_us), [2]);
+    founding.answered(2, Port::Closed, stopped_us);
+    assert!(founding.decide(stopped_us).unwrap().is_some());
 }
