@@ -104,7 +104,12 @@ impl ClientPort {
         let addresses = lookup_host((wanted.host.as_str(), wanted.port)).await?;
         let addresses: Vec<SocketAddr> = addresses.collect();
         let (old, old_address) = self.at.clone();
-        if addresses.contains(&old_address) {
+        // `0.0.0.0` and `[::]` are two spellings of all addresses.
+        let is_old = |address: &SocketAddr| {
+            let is_any = address.ip().is_unspecified() && old_address.ip().is_unspecified();
+            *address == old_address || (is_any && address.port() == old_address.port())
+        };
+        if addresses.iter().any(is_old) {
             self.at.0 = wanted.clone();
             return Ok(());
         }
@@ -166,3 +171,36 @@ impl ClientPort {
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// The same, at an address that is none of this machine's.
 const LOOK_INTERVAL_MAX: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_is_spelt_otherwise_closes_no_port() {
+        let (moves, mut moved) = mpsc::channel(1);
+        let spelt = |host: &str| HostPort::new(host, 2181).unwrap();
+        for (at, wanted) in [
+            ("127.0.0.1", "localhost"),
+            ("127.0.0.1", "0x7f000001"),
+            ("0.0.0.0", "::"),
+            ("::", "0.0.0.0"),
+        ] {
+            let address = SocketAddr::new(at.parse().unwrap(), 2181);
+            let mut port = ClientPort {
+                own: 1,
+                backlog: 1,
+                at: (spelt(at), address),
+                shown: ClientAddress::at(address),
+                accepting: Handle::current(),
+                moves: moves.clone(),
+            };
+            let wanted = spelt(wanted);
+            tokio::select! {
+                done = port.move_to(&wanted) => done.unwrap(),
+                _ = moved.recv() => panic!("{at} is closed for {wanted}"),
+            }
+            assert_eq!(port.at, (wanted, address));
+        }
+    }
+}

@@ -3,11 +3,12 @@
 //! *Owns* the outgoing connection to one member. *Invariants*: a name is resolved at every attempt and
 //! one that cannot be is as good as a server that is off; nothing is sent before the hello was
 //! accepted; the pause between attempts grows from `PEER_RETRY_MIN` to `PEER_RETRY_MAX`, and ends at
-//! once when the other server calls.
+//! once when the other server calls; a link is replaced only where the members say another address of its server,
+//! and not where they spell the one that it leads to otherwise.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,22 +129,60 @@ async fn attempt(peers: &Peers, server: u8, flapping: &Flapping) -> Attempt {
 /// A connection to a server: where, and who it is.
 type Made = (Vec<PeerAddress>, Identified, Secured);
 
-/// Waits until the members of the ensemble say another address of a server than the one that it was reached
-/// at, and it answers there. Until then, the link to the old address is the only way to let it know.
-async fn moved(peers: &Peers, server: u8, old: &[PeerAddress]) -> Made {
+/// Waits until the members of the ensemble say another address of a server than the one that its link leads to, and it
+/// answers there. Until then, the link to the old address is the only way to let it know. `line` is what it was reached
+/// at, and `at` the address that this stood for: a line that stands for it as well takes the place of `line`.
+async fn moved(
+    peers: &Peers,
+    server: u8,
+    mut line: Vec<PeerAddress>,
+    at: Option<SocketAddr>,
+) -> Made {
     let mut pause = PEER_RETRY_MIN;
     loop {
-        peers.moved(server, old).await;
-        if let (Some(line), introduction @ Introduction::Founded(_)) =
+        peers.moved(server, &line).await;
+        if let (Some(wanted), introduction @ Introduction::Founded(_)) =
             (peers.line(server), peers.introduction())
-            && let Some((stream, Introduction::Founded(identity))) =
-                greet(peers, server, &line, Kind::Messages, introduction).await
         {
-            return (line, identity, stream);
+            match leads_to(&wanted, at).await {
+                Ok(true) => {
+                    peers.reached(server, wanted.clone());
+                    (line, pause) = (wanted, PEER_RETRY_MIN);
+                    continue;
+                }
+                Ok(false) => {
+                    let greeted = greet(peers, server, &wanted, Kind::Messages, introduction);
+                    if let Some((stream, Introduction::Founded(identity))) = greeted.await {
+                        return (wanted, identity, stream);
+                    }
+                }
+                // Unknown is not another one.
+                Err(error) => unreached(peers, server, &name_of(server, &wanted), &error),
+            }
         }
         sleep(pause).await;
         pause = (pause * 2).min(PEER_MOVE_RETRY_MAX);
     }
+}
+
+/// Whether a line stands for the address at the other end of a link.
+///
+/// # Errors
+/// A name does not resolve, or not in time: it may stand for that address.
+async fn leads_to(line: &[PeerAddress], at: Option<SocketAddr>) -> io::Result<bool> {
+    let key = |address: SocketAddr| (address.ip().to_canonical(), address.port());
+    let mut unknown = None;
+    for PeerAddress { host, peer_port, .. } in line {
+        match in_time(lookup_host((host.as_str(), *peer_port))).await {
+            Ok(mut resolved) => {
+                if resolved.any(|address| at.map(key) == Some(key(address))) {
+                    return Ok(true);
+                }
+            }
+            Err(error) => unknown = Some(error),
+        }
+    }
+    unknown.map_or(Ok(false), Err)
 }
 
 /// As [`greet`], wherever the server may be reached.
@@ -236,7 +275,8 @@ async fn serve(
     (line, identity, (stream, seals)): Made,
     flapping: &Flapping,
 ) -> Option<Made> {
-    let address = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+    let at = stream.peer_addr().ok();
+    let address = at.map(|at| at.to_string()).unwrap_or_default();
     let (mut reader, writer) = stream.into_split();
     let wire = Arc::new(Wire::new(writer));
     let peer = identity.raft_id;
@@ -254,7 +294,7 @@ async fn serve(
             tokio::select! {
                 ended = wire.run() => (ended, None),
                 ended = closed(&mut reader) => (ended, None),
-                next = moved(peers, server, &line) => (Ok(()), Some(next)),
+                next = moved(peers, server, line, at) => (Ok(()), Some(next)),
             }
         };
         tokio::pin!(ends);
@@ -297,13 +337,7 @@ async fn dial(peers: &Peers, server: u8, addresses: &[PeerAddress], name: &str) 
     let (stream, host) = match connect(addresses).await {
         Ok(made) => made,
         Err(error) => {
-            let advice = match error.to_string().contains("failed to lookup address") {
-                true => {
-                    ": the name does not resolve: mend it in the server lines, or in the resolver"
-                }
-                false => "",
-            };
-            peers.complain(server, "connect", format!("no connection to {name}: {error}{advice}"));
+            unreached(peers, server, name, &error);
             return None;
         }
     };
@@ -321,6 +355,15 @@ async fn dial(peers: &Peers, server: u8, addresses: &[PeerAddress], name: &str) 
         return None;
     }
     Some(stream)
+}
+
+/// Complains that a server is not reached.
+fn unreached(peers: &Peers, server: u8, name: &str, error: &io::Error) {
+    let advice = match error.to_string().contains("failed to lookup address") {
+        true => ": the name does not resolve: mend it in the server lines, or in the resolver",
+        false => "",
+    };
+    peers.complain(server, "connect", format!("no connection to {name}: {error}{advice}"));
 }
 
 /// Connects to the first address that takes the connection: with the host that it is of.
@@ -382,3 +425,33 @@ pub(super) fn name_of(server: u8, addresses: &[PeerAddress]) -> String {
 
 /// Unanswered probes, one second apart, after which a silent connection is dead.
 const KEEPALIVE_RETRIES: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_line_leads_where_its_names_do_and_one_that_does_not_resolve_may_lead_anywhere() {
+        let at = Some("127.0.0.1:2888".parse().unwrap());
+        let line = |hosts: &[&str], peer_port| -> Vec<PeerAddress> {
+            let address =
+                |host: &&str| PeerAddress { host: (*host).into(), peer_port, election_port: 1 };
+            hosts.iter().map(address).collect()
+        };
+        for (hosts, port, leads) in [
+            (&["127.0.0.1"][..], 2888, Some(true)),
+            (&["localhost"], 2888, Some(true)),
+            (&["0x7f000001"], 2888, Some(true)),
+            (&["::ffff:127.0.0.1"], 2888, Some(true)),
+            (&["name.of.no.host.invalid", "localhost"], 2888, Some(true)),
+            (&["127.0.0.1"], 2889, Some(false)),
+            (&["127.0.0.2", "127.0.0.3"], 2888, Some(false)),
+            (&["name.of.no.host.invalid"], 2888, None),
+            (&["127.0.0.2", "name.of.no.host.invalid"], 2888, None),
+        ] {
+            let line = line(hosts, port);
+            assert_eq!(leads_to(&line, at).await.ok(), leads, "{line:?}");
+            assert_ne!(leads_to(&line, None).await.ok(), Some(true), "{line:?}");
+        }
+    }
+}

@@ -1,7 +1,11 @@
 //! Servers whose addresses change: by reconfig, in their files, or in the one and not in the other.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lockkeeper::Server;
 
 use super::{World, client, data, leader, reconfigurable, stop, until};
 
@@ -52,6 +56,64 @@ impl World {
         })
         .await;
     }
+}
+
+/// Links that servers have made to each other so far.
+async fn links_made(servers: &[Server]) -> u64 {
+    let mut made = 0;
+    for server in servers {
+        let admin = server.admin_addr().expect("the HTTP port is on");
+        let said = testkit::say(admin, b"GET /metrics HTTP/1.0\r\n\r\n").await;
+        let count = said.lines().find_map(|line| line.strip_prefix("lockkeeper_links_made "));
+        made += count.expect("the counter").parse::<u64>().unwrap();
+    }
+    made
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_that_are_spelt_otherwise_cut_no_link_and_no_write() {
+    const IN_FLIGHT: usize = 100;
+    let more = "admin.enableServer=true\nadmin.serverPort=0";
+    let world = World::new(&format!("{}\n{more}", reconfigurable()));
+    let servers = world.start_three().await;
+    let leads = leader(&servers);
+    let [writes, moves] = [1, 2].map(|step| (leads + step - 1) % 3 + 1);
+    let mut writer = client(world.address(writes)).await;
+    writer.create("/written", b"", 0).await.unwrap();
+    let before = links_made(&servers).await;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let written = tokio::spawn({
+        let is_over = Arc::clone(&is_over);
+        async move {
+            while !is_over.load(Ordering::Relaxed) {
+                let mut requests = Vec::new();
+                for _ in 0..IN_FLIGHT {
+                    writer.put(&testkit::set("/written", b""), &mut requests);
+                }
+                writer.send_bytes(&requests).await;
+                for _ in 0..IN_FLIGHT {
+                    let reply = writer.receive().await.expect("every write is answered");
+                    assert_eq!(reply.err, 0);
+                }
+            }
+        }
+    });
+    let spelt = |id: u8, peer_port: u16| {
+        let host = world.host(id);
+        let number = u32::from(host.parse::<Ipv4Addr>().unwrap());
+        world.line_at(id, peer_port, 17181).replace(&host, &format!("0x{number:08x}"))
+    };
+    world.reconfig(&[1, 2, 3].map(|id| spelt(id, 17288))).await;
+    let unresolved = spelt(moves, 17288).replacen(&spelt(moves, 0)[9..19], "of.no.host.invalid", 1);
+    world.reconfig(&[unresolved]).await;
+    // All have taken this up when they have followed a server that does move.
+    world.reconfig(&[spelt(moves, 17289)]).await;
+    world.is_closed(moves, 17288).await;
+    is_over.store(true, Ordering::Relaxed);
+    written.await.expect("no write was lost");
+    assert_eq!(links_made(&servers).await, before + 2, "to the one that has moved alone");
+    world.all_serve(&servers, [17181; 3]).await;
+    stop(servers).await;
 }
 
 /// As after a kill between the decision and the writing of the file, or where a file cannot be written.
