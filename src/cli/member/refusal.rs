@@ -99,8 +99,8 @@ fn bad_arguments(before: &Membership, asked: &[ServerSpec]) -> String {
         (2.., 1) => "a single server would vote: an ensemble keeps at least two. Add another one first \
                      (`lockkeeper member add`)"
             .to_string(),
-        _ => "two servers would claim the same host and port, or a line is malformed, or says 0.0.0.0 where \
-              the other servers are to connect"
+        _ => "two servers would claim the same host and port, or a line is malformed, says 0.0.0.0 where the other \
+              servers are to connect, or several addresses where multiAddress.enabled=false"
             .to_string(),
     }
 }

@@ -12,7 +12,7 @@ use super::key::{Effect, Form, Key};
 use super::servers::Role;
 
 /// Every key that is known and does nothing here.
-pub(super) static ACCEPTED: [Key; 103] = [
+pub(super) static ACCEPTED: [Key; 102] = [
     // --- keys that ZooKeeper's parser checks
     limit(
         "initLimit",
@@ -32,10 +32,6 @@ pub(super) static ACCEPTED: [Key; 103] = [
     ),
     whole("quorum.cnxn.threads.size", "threads for SASL between servers, which is not offered"),
     whole("multiAddress.reachabilityCheckTimeoutMs", REACHABILITY),
-    switch(
-        "multiAddress.enabled",
-        "a server line may always have several addresses: all are listened at, and tried in turn",
-    ),
     switch("multiAddress.reachabilityCheckEnabled", REACHABILITY),
     switch("syncEnabled", OBSERVER_DISK),
     Key::without_effect(

@@ -52,6 +52,22 @@ impl Config {
 
 /// Everything that forbids to start with these server lines.
 pub(super) fn faults(config: &Config) -> Vec<Fault> {
+    let mut faults = of_all_lines(config);
+    faults.extend(several_addresses(config));
+    faults
+}
+
+/// ZooKeeper refuses such a line of a server on its own, too.
+fn several_addresses(config: &Config) -> impl Iterator<Item = Fault> {
+    let refused = config.servers.iter().filter(|_| !config.multi_address);
+    refused.filter(|spec| spec.addresses.len() > 1).map(|spec| Fault {
+        blame: Blame::Line(spec.id),
+        reason: "several addresses, and multiAddress.enabled=false: leave one, or remove that key"
+            .to_string(),
+    })
+}
+
+fn of_all_lines(config: &Config) -> Vec<Fault> {
     let voters = participants(&config.servers);
     let first = config.servers.first().map(|spec| Blame::Line(spec.id));
     let fault = |blame, reason: &str| vec![Fault { blame, reason: reason.to_string() }];

@@ -11,7 +11,7 @@ const AS_ZOOKEEPER: &str = "zookeeper";
 const LINEARIZABLE: &str = "linearizable";
 
 /// The section's keys.
-pub(super) static KEYS: [Key; 8] = [
+pub(super) static KEYS: [Key; 9] = [
     Key::effective(
         "standaloneEnabled",
         "true",
@@ -30,6 +30,15 @@ pub(super) static KEYS: [Key; 8] = [
          with a warning.",
     )
     .switch(|c, on| c.quorum_listen_on_all_ips = on),
+    Key::effective(
+        "multiAddress.enabled",
+        "true",
+        |c| c.multi_address.to_string(),
+        "A server line may have several addresses: all are listened at, and tried in turn. With false such a line \
+         is refused, in the file and by `reconfig`, as ZooKeeper does; there false is the default.",
+    )
+    .switch(|c, on| c.multi_address = on)
+    .on_leader("`reconfig`"),
     Key::effective(
         "reconfigEnabled",
         "false",

@@ -176,6 +176,8 @@ pub struct Config {
     pub standalone_enabled: bool,
     /// `quorumListenOnAllIPs`: listen for the other servers at all addresses of the machine.
     pub quorum_listen_on_all_ips: bool,
+    /// `multiAddress.enabled`: a server line may have several addresses.
+    pub multi_address: bool,
     /// `reconfigEnabled`.
     pub reconfig_enabled: bool,
     /// `readonlymode.enabled`.
@@ -319,6 +321,7 @@ impl Config {
             audit_log: None,
             standalone_enabled: false,
             quorum_listen_on_all_ips: false,
+            multi_address: true,
             reconfig_enabled: false,
             read_only_mode_enabled: false,
             linearizable_reads: false,

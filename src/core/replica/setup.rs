@@ -29,6 +29,8 @@ pub struct Setup {
     pub eager_acl_check: bool,
     /// Whether reconfig is answered by anything but "disabled".
     pub reconfig_enabled: bool,
+    /// Whether a member may have several addresses.
+    pub multi_address: bool,
     /// Whether `Ready::audit` is filled.
     pub audit: bool,
     /// Whether the servers of an ensemble compare the digests of their states.
@@ -73,6 +75,7 @@ impl Default for Setup {
             container_never_used_ms: 300_000,
             eager_acl_check: false,
             reconfig_enabled: false,
+            multi_address: true,
             audit: false,
             compares: true,
             durable: false,

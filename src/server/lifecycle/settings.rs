@@ -34,6 +34,7 @@ pub(super) fn setup(
         container_never_used_ms: config.containers.max_never_used_interval_ms.into(),
         eager_acl_check: config.eager_acl_check,
         reconfig_enabled: config.reconfig_enabled,
+        multi_address: config.multi_address,
         compares: true,
         audit,
         durable,

@@ -95,6 +95,20 @@ fn two_servers_cannot_be_on_one_address() {
 }
 
 #[test]
+fn several_addresses_are_refused_where_the_file_says_so() {
+    let lines = "server.1=a:1:2\nserver.2=b:1:2|x:1:2\nserver.3=c:1:2\nmultiAddress.enabled=";
+    let reason = "several addresses, and multiAddress.enabled=false: leave one, or remove that key";
+    assert_eq!(
+        on("1", &format!("{lines}false")).unwrap_err(),
+        [format!("zoo.cfg:4: server.2: {reason}")]
+    );
+    on("1", &format!("{lines}true")).unwrap();
+    on("1", &lines.replace("multiAddress.enabled=", "")).unwrap();
+    on("1", "server.1=a:1:2\nserver.2=b:1:2\nmultiAddress.enabled=false").unwrap();
+    assert!(fault("server.1=a:1:2|b:1:2\nmultiAddress.enabled=false").ends_with(reason));
+}
+
+#[test]
 fn weak_ensembles_are_warned_of_as_zookeeper_does() {
     let warning = |lines: &str| {
         let config = on("1", lines).unwrap();

@@ -256,6 +256,13 @@ impl Replica {
         if changed.values().filter(is_new).any(|spec| spec.addresses.iter().any(is_any)) {
             return Some(ErrorCode::BadArguments);
         }
+        // Lines that were there before are no reason: another change may mend them.
+        let is_other = |spec: &&ServerSpec| current.get(&spec.id) != Some(*spec);
+        if !self.setup.multi_address
+            && changed.values().filter(is_other).any(|spec| spec.addresses.len() > 1)
+        {
+            return Some(ErrorCode::BadArguments);
+        }
         let voters = members::participants(&changed);
         if voters < VOTERS_MIN && members::participants(&current) >= VOTERS_MIN || voters == 0 {
             return Some(ErrorCode::BadArguments);
