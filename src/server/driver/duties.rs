@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::{Driver, Turn};
 use crate::admin::Quantity;
+use crate::config::Membership;
 use crate::proto::OpCode;
 use crate::replica::{ClientRequest, Drained, RefusalKind, Status};
 use crate::server::error::ServerError;
@@ -149,15 +150,20 @@ impl Driver {
     }
 
     /// Tells the ports who is a member, and whether this server serves.
-    pub(super) fn tell_members(&self, status: &Status) {
-        if self.links.is_some() {
-            let text = self.replica.machine().members_text();
-            self.members.send_if_modified(|known| known.update(text, status.serving));
+    pub(super) fn tell_members(&mut self, status: &Status) {
+        let Some(links) = &self.links else { return };
+        let text = self.replica.machine().members_text();
+        if self.members.send_if_modified(|known| known.update(text, status.serving)) {
+            self.state.removal = removal(text, links.peers.own);
         }
     }
 
-    /// Takes the condition of a founding back: what other servers refused is of no matter to one that serves.
-    pub(super) fn clear_founding(&mut self, status: &Status) {
+    /// Makes a condition of a removal of this server, once it does not serve. Takes the condition of a founding back:
+    /// what other servers refused is of no matter to one that serves.
+    pub(super) fn show_founding(&mut self, status: &Status) {
+        if !status.serving && self.state.removal.is_some() {
+            self.published.conditions.set(Cause::Founding, self.state.removal.clone());
+        }
         if status.serving && !self.state.was_serving {
             self.published.conditions.set(Cause::Founding, None);
         }
@@ -187,4 +193,16 @@ impl Driver {
             self.published.conditions.set(Cause::Majority, obstacle);
         }
     }
+}
+
+/// Words for a server that the members do not name. `None`: they do, or there are none yet.
+fn removal(members: &str, own: u8) -> Option<String> {
+    let Membership { servers, version } = Membership::parse(members).ok()?;
+    let is_removed = !servers.is_empty() && servers.iter().all(|member| member.id != own);
+    is_removed.then(|| {
+        format!(
+            "this server was removed by reconfig at zxid {version:#x}: to add it again, `lockkeeper member add \
+             'server.{own}=...'` on a member; until then it serves no client"
+        )
+    })
 }

@@ -96,6 +96,8 @@ pub(super) struct State {
     /// Whether a checkpoint is to be completed as soon as that can be, because somebody waits for one.
     is_checkpoint_asked: bool,
     was_serving: bool,
+    /// What there is to say of this server's removal, if the members do not name it.
+    removal: Option<String>,
     /// The directory is marked: the state is not that of the majority.
     is_marked: bool,
     shows_obstacle: bool,
@@ -154,7 +156,7 @@ impl Driver {
             self.watch_disk(&status)?;
             tell_start(&status, &mut serves);
             self.tell_members(&status);
-            self.clear_founding(&status);
+            self.show_founding(&status);
             self.write_log_lines(&status);
             self.show_obstacle(&status);
             self.published.publish(status);
@@ -248,6 +250,7 @@ impl Driver {
             Message::Link(event) => {
                 if let LinkEvent::Refused { words, .. } = &event
                     && !self.replica.is_serving()
+                    && self.state.removal.is_none()
                 {
                     self.published.conditions.set(Cause::Founding, Some(words.clone()));
                 }

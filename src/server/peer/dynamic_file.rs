@@ -3,7 +3,8 @@
 //! *Owns* their writing: each file is replaced as a whole (written beside it, synced, renamed), the
 //! dynamic one before the one that names it, so that a crash leaves the old pair or the new one.
 //! The static file is copied to `<cfg>.bak` before its server lines are first taken out. *Never*
-//! decides what they say (`config::membership` does), and never deletes an old dynamic file.
+//! decides what they say (`config::membership` does), and never deletes an old dynamic file. A server that was
+//! removed keeps its own line in its file, beside those of the members: with them it starts, and can be added again.
 //!
 //! Reproduces ZooKeeper's `QuorumPeer.setQuorumVerifier` and `QuorumPeerConfig.editStaticConfig`.
 
@@ -28,36 +29,36 @@ pub(crate) async fn follow(
     mut members: watch::Receiver<Announced>,
     file: watch::Sender<Vec<ServerSpec>>,
 ) {
+    let Some(mut own) = config.own_server().cloned() else { return };
     let (mut is_first, mut written) = (true, String::new());
     while members.changed().await.is_ok() {
         let Announced { text, is_confirmed } = members.borrow_and_update().clone();
         if !is_confirmed || text == written {
             continue;
         }
-        if std::mem::take(&mut is_first)
-            && let Ok(membership) = Membership::parse(&text)
-        {
+        let mut membership = match Membership::parse(&text) {
+            Ok(membership) => membership,
+            Err(reason) => {
+                tracing::warn!(reason, "the members of the ensemble are not written");
+                continue;
+            }
+        };
+        written = text;
+        if std::mem::take(&mut is_first) {
             for difference in membership.differences(&config.servers) {
                 tracing::warn!("{difference}");
             }
         }
-        written.clone_from(&text);
-        let (Some(path), Some(server_id)) = (config.path.clone(), config.server_id) else {
-            continue;
-        };
-        if !config.reconfig_enabled {
-            continue;
-        }
-        let servers = Membership::parse(&text).map(|membership| membership.servers);
-        let write = move || write_dynamic(&path, server_id, &text);
+        let Some(path) = config.path.clone().filter(|_| config.reconfig_enabled) else { continue };
+        keep_own(&mut membership, &mut own);
+        let (server_id, servers) = (own.id, membership.servers.clone());
+        let write = move || write_dynamic(&path, server_id, &membership);
         match supervision::spawn_blocking(Task::MembersFile, write).await {
             Ok(Ok(dynamic)) => {
                 if let Some(dynamic) = dynamic {
                     tracing::info!("the members of the ensemble are in {} now", dynamic.display());
                 }
-                if let Ok(servers) = servers {
-                    tell(&file, servers);
-                }
+                tell(&file, servers);
             }
             Ok(Err(error)) => {
                 tracing::warn!("the members of the ensemble are not written: {error}")
@@ -68,22 +69,29 @@ pub(crate) async fn follow(
     }
 }
 
-/// Brings the files of the configuration `config` up to the membership whose text is `members`
-/// (`/zookeeper/config`): returns the dynamic file's path if anything was written, nothing if all
-/// was as it should be. To be called when the committed membership changes and at the start, and
-/// only with `reconfigEnabled`. `server_id` is this server's.
+/// Adds the last line of this server to members of which it is none any more.
+fn keep_own(membership: &mut Membership, own: &mut ServerSpec) {
+    match membership.servers.iter().find(|member| member.id == own.id) {
+        Some(line) => own.clone_from(line),
+        None => {
+            membership.servers.push(own.clone());
+            membership.servers.sort_by_key(|member| member.id);
+        }
+    }
+}
+
+/// Brings the files of the configuration `config` up to a membership: returns the dynamic file's path if anything was
+/// written, nothing if all was as it should be. To be called when the committed membership changes, and only with
+/// `reconfigEnabled`. `server_id` is this server's.
 ///
 /// # Errors
-/// A text that is no membership, and those of the file system, with the path. Then the files are as
-/// they were or the new dynamic file is there and not named yet: the server can go on, since the
-/// committed membership holds anyway.
+/// Those of the file system, with the path. Then the files are as they were or the new dynamic file is there and not
+/// named yet: the server can go on, since the committed membership holds anyway.
 pub(crate) fn write_dynamic(
     config: &Path,
     server_id: u8,
-    members: &str,
+    membership: &Membership,
 ) -> io::Result<Option<PathBuf>> {
-    let membership = Membership::parse(members)
-        .map_err(|reason| io::Error::new(io::ErrorKind::InvalidData, reason))?;
     if membership.version == 0 {
         return Ok(None);
     }
@@ -161,6 +169,10 @@ mod tests {
         (dir, path)
     }
 
+    fn members() -> Membership {
+        Membership::parse(MEMBERS).unwrap()
+    }
+
     fn text(path: &Path) -> String {
         fs::read_to_string(path).unwrap()
     }
@@ -168,7 +180,7 @@ mod tests {
     #[test]
     fn server_lines_move_to_a_file_named_after_the_version() {
         let (_dir, path) = config(OLD);
-        let dynamic = write_dynamic(&path, 1, MEMBERS).unwrap().unwrap();
+        let dynamic = write_dynamic(&path, 1, &members()).unwrap().unwrap();
         assert_eq!(dynamic, beside(&path, ".dynamic.100000000"));
         assert_eq!(text(&dynamic).lines().count(), 2);
         let pointer = format!("# mine\ndataDir=/d\ndynamicConfigFile={}\n", dynamic.display());
@@ -179,7 +191,7 @@ mod tests {
     #[test]
     fn what_was_written_starts_a_server_again() {
         let (_dir, path) = config(OLD);
-        let dynamic = write_dynamic(&path, 2, MEMBERS).unwrap().unwrap();
+        let dynamic = write_dynamic(&path, 2, &members()).unwrap().unwrap();
         let mut draft = crate::config::Draft::from_text("zoo.cfg", &text(&path));
         assert_eq!(draft.dynamic_config_file(), Some(dynamic.to_str().unwrap()));
         draft.load_dynamic("dynamic", &text(&dynamic));
@@ -190,18 +202,42 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_was_removed_starts_again_with_the_line_that_it_had_last() {
+        let (_dir, path) = config(OLD);
+        let mut own = ServerSpec::parse(2, "b:1:2").unwrap();
+        let mut membership = members();
+        keep_own(&mut membership, &mut own);
+        assert_eq!(membership, members());
+        write_dynamic(&path, 2, &membership).unwrap();
+        membership.servers.retain(|member| member.id == 1);
+        membership.version += 1;
+        keep_own(&mut membership, &mut own);
+        let dynamic = write_dynamic(&path, 2, &membership).unwrap().unwrap();
+        let mut draft = crate::config::Draft::from_text("zoo.cfg", &text(&path));
+        draft.load_dynamic("dynamic", &text(&dynamic));
+        draft.set_myid("myid", "2");
+        let config = draft.resolve().unwrap();
+        assert_eq!(config.own_server().unwrap().to_string(), "b:1:2:participant;0.0.0.0:2181");
+        assert_eq!(config.client_addr.port, 2181);
+    }
+
+    #[test]
     fn the_same_membership_is_written_once() {
         let (_dir, path) = config(OLD);
-        assert!(write_dynamic(&path, 1, MEMBERS).unwrap().is_some());
-        assert_eq!(write_dynamic(&path, 1, MEMBERS).unwrap(), None);
-        assert_eq!(write_dynamic(&path, 1, "").unwrap(), None, "no membership is known yet");
+        assert!(write_dynamic(&path, 1, &members()).unwrap().is_some());
+        assert_eq!(write_dynamic(&path, 1, &members()).unwrap(), None);
+        assert_eq!(
+            write_dynamic(&path, 1, &Membership::default()).unwrap(),
+            None,
+            "no membership is known yet"
+        );
     }
 
     #[test]
     fn a_later_membership_moves_the_pointer_and_keeps_the_first_backup() {
         let (_dir, path) = config(OLD);
-        write_dynamic(&path, 1, MEMBERS).unwrap();
-        let later = MEMBERS.replace("version=100000000", "version=20000000a");
+        write_dynamic(&path, 1, &members()).unwrap();
+        let later = Membership { version: 0x2_0000_000a, ..members() };
         let dynamic = write_dynamic(&path, 1, &later).unwrap().unwrap();
         assert!(text(&path).ends_with(&format!("dynamicConfigFile={}\n", dynamic.display())));
         assert_eq!(text(&path).matches("dynamicConfigFile").count(), 1);
@@ -212,17 +248,16 @@ mod tests {
     fn users_who_could_not_read_the_file_still_cannot() {
         let (_dir, path) = config(OLD);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        write_dynamic(&path, 1, MEMBERS).unwrap();
+        write_dynamic(&path, 1, &members()).unwrap();
         for file in [path.clone(), beside(&path, ".bak")] {
             assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         }
     }
 
     #[test]
-    fn a_text_that_is_no_membership_changes_nothing() {
-        let (_dir, path) = config(OLD);
-        assert!(write_dynamic(&path, 1, "server.1=nonsense\nversion=1").is_err());
-        assert_eq!(text(&path), OLD);
-        assert!(write_dynamic(Path::new("/nonexistent/zoo.cfg"), 1, MEMBERS).is_err());
+    fn a_file_that_is_not_there_is_named() {
+        let absent = Path::new("/nonexistent/zoo.cfg");
+        let error = write_dynamic(absent, 1, &members()).unwrap_err().to_string();
+        assert!(error.starts_with("/nonexistent/zoo.cfg: "), "{error}");
     }
 }

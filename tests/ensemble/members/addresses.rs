@@ -46,7 +46,7 @@ async fn servers_listen_where_a_reconfig_says() {
 
 impl World {
     /// Waits until a server's file says what the members have decided.
-    async fn file_is_written(&self, id: u8, from: SocketAddr) {
+    pub(super) async fn file_is_written(&self, id: u8, from: SocketAddr) {
         until("it is written", async || {
             let text = fs::read_to_string(self.file(id)).ok()?;
             let dynamic = text.lines().find_map(|line| line.strip_prefix("dynamicConfigFile="))?;

@@ -161,6 +161,44 @@ async fn three_servers_go_on_as_two_and_count_the_third_until_the_command_has_re
     stop(servers.into_values()).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_removed_starts_again_says_so_and_is_added_again() {
+    let more = "admin.enableServer=true\nadmin.serverPort=0";
+    let world = World::new(&format!("{}\n{more}", reconfigurable()));
+    let mut servers = world.start_all(&[1, 2, 3]).await;
+    let (code, words) = world.members(&["remove", "3"]).await;
+    assert_eq!(code, Some(0), "{words}");
+    let (_, listed) = world.members(&["list"]).await;
+    let version = listed.lines().find_map(|line| line.strip_prefix("version=")).unwrap();
+    world.file_is_written(3, world.address(1)).await;
+    servers.remove(&3).unwrap().stop().await.unwrap();
+    // Those that have not missed it yet would have it go on to learn.
+    for id in [1, 2] {
+        world.restart(&mut servers, id).await;
+    }
+    let removed = world.start(3).await;
+    let ready = async |server: &Server| {
+        testkit::say(server.admin_addr().unwrap(), b"GET /readyz HTTP/1.0\r\n\r\n").await
+    };
+    let words = format!(
+        "this server was removed by reconfig at zxid 0x{version}: to add it again, `lockkeeper member add \
+         'server.3=...'` on a member; until then it serves no client"
+    );
+    until("it is said", async || ready(&removed).await.contains(&words).then_some(())).await;
+    assert!(ready(&removed).await.starts_with("HTTP/1.0 503"));
+    assert!(!removed.status().serving);
+    world.are_one(&servers, "/without").await;
+    world.reconfig(&[world.line(3)]).await;
+    servers.insert(3, removed);
+    world.are_one(&servers, "/again").await;
+    until("it is ready", async || {
+        ready(&servers[&3]).await.starts_with("HTTP/1.0 200").then_some(())
+    })
+    .await;
+    testkit::all_vote(servers.values()).await;
+    stop(servers.into_values()).await;
+}
+
 /// The address that all files say, or that the command says and no other file.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_is_replaced_by_one_with_another_address_and_an_empty_disk() {
