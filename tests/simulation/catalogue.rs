@@ -11,9 +11,9 @@ use lockkeeper_core::mutants;
 use super::conn::Violation;
 use super::founding;
 use super::migration;
-use super::removals;
 use super::run::{run, run_slow};
-use Kind::{Five, Founding, Losses, Migration, One, Removals, Slow, Three};
+use super::{changes, removals};
+use Kind::{Changes, Five, Founding, Losses, Migration, One, Removals, Slow, Three};
 
 /// A deliberate bug.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ pub enum Kind {
     Slow,
     /// See `removals.rs`.
     Removals,
+    /// See `changes.rs`.
+    Changes,
     /// See `founding.rs`. Its seeds take milliseconds.
     Founding,
     /// Of ensembles that lose their majority for ever: see `founding/world/lost_majority.rs`.
@@ -55,6 +57,7 @@ impl fmt::Display for Kind {
             Five => "5",
             Slow => "slow",
             Removals => "removals",
+            Changes => "changes",
             Founding => "founding",
             Losses => "losses",
             Migration => "migration",
@@ -69,7 +72,7 @@ impl Kind {
             One | Slow => 150,
             Three => 30,
             Five => 15,
-            Removals => 3000,
+            Removals | Changes => 3000,
             Founding | Losses => 1000,
             Migration => 300,
         }
@@ -116,6 +119,7 @@ impl Mutant {
             Five => life(5),
             Slow => run_slow(seed, 3, false).err().map(|failure| failure.violation),
             Removals => removals::run(seed).err(),
+            Changes => changes::run(seed).err(),
             Founding => founding::run(seed, false).err(),
             Losses => founding::run_loss(seed, false).err(),
             Migration => migration::run(seed, false).err(),
@@ -188,6 +192,11 @@ pub const CATALOGUE: &[Mutant] = &[
     // --- members
     mutant("removal-acknowledged-early", Removals, 20),
     mutant("removal-without-mark", Removals, 400),
+    mutant("joint-change-cuts-links", Changes, 100),
+    mutant("leads-on-without-vote", Changes, 100),
+    mutant("leaving-voters-removed-at-once", Changes, 200),
+    mutant("checkpoint-forgets-leaving", Changes, 400),
+    mutant("new-voters-unchecked", Changes, 100),
     // --- how an ensemble is founded
     mutant("majority-founds", Founding, 20),
     mutant("forgets-who-served", Founding, 300),

@@ -13,7 +13,8 @@
 //! | `network.rs`, `transfer.rs` | links between servers, images on their way |
 //! | `world.rs`, `faults.rs`, `run.rs` | time and the clients' network, fate, the phases of a run |
 //! | `bounds.rs` | how much a world may hold |
-//! | `removals.rs` | a world of its own: who stops at the answer to a removal of members |
+//! | `removals.rs`, `removals/` | a world of its own: who stops at the answer to a removal of members |
+//! | `changes.rs` | the same world: any change of members, among crashes, old copies and emptied disks |
 //! | `founding.rs`, `founding/` | another world: how servers become an ensemble |
 //! | `reaped.rs` | how many znodes may be removed in which time |
 //! | `clocks.rs` | wall clocks that are wrong, and the rules of time |
@@ -39,6 +40,7 @@ pub mod attacks;
 pub mod bounds;
 #[cfg(feature = "mutants")]
 pub mod catalogue;
+pub mod changes;
 pub mod checker;
 pub mod client;
 pub mod clocks;

@@ -72,6 +72,22 @@ impl Membership {
         Ok(next)
     }
 
+    /// Whether the vote of this raft id counts, before a change or behind it.
+    pub fn has_vote(&self, id: u64) -> bool {
+        self.voters.contains(&id) || self.outgoing.contains(&id)
+    }
+
+    /// Number of voters, of the smaller set in the middle of a change.
+    pub fn fewest(&self) -> usize {
+        let before = if self.is_joint() { self.outgoing.len() } else { usize::MAX };
+        self.voters.len().min(before)
+    }
+
+    /// Whether two sets of voters count.
+    pub fn is_joint(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
     /// Whether those who are meant are enough to decide.
     pub fn is_quorum(&self, holds: impl Fn(u64) -> bool) -> bool {
         let is_majority = |voters: &BTreeSet<u64>| {

@@ -122,6 +122,11 @@ pub struct Evidence {
 }
 
 impl Evidence {
+    /// Whether a server was seen to promise what `held` lacks.
+    pub fn lacks(&self, id: u64, held: &Held) -> bool {
+        self.by_id.get(&id).is_some_and(|seen| seen.is_lacked_by(held))
+    }
+
     /// A message is given to the replica.
     pub fn hears(&mut self, from: u64, message: &PeerMessage) {
         let PeerMessage::Raft(message) = message else { return };

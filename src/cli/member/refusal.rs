@@ -85,9 +85,9 @@ fn no_quorum(before: &Membership, asked: &[ServerSpec]) -> String {
     let removes = before.servers.iter().any(|spec| asked.iter().all(|other| other.id != spec.id));
     let instead = if removes { ". Or remove one that is down instead" } else { "" };
     format!(
-        "of the {voters} servers that would vote, the leader hears no majority that is up to date: start \
-         those that are down (`lockkeeper member list` shows them), wait until they have caught up, and \
-         repeat the command{instead}"
+        "of the {voters} servers that would vote, the leader hears no majority that is up to date, or of those that \
+         vote now (its log says which are missing): start those that are down (`lockkeeper member list` shows them), \
+         wait until they have caught up, and repeat the command{instead}"
     )
 }
 

@@ -80,6 +80,7 @@ use consensus::{Clocks, Consensus, Leadership, ReadIndex, Tail, from_raft};
 use ensemble::Ensemble;
 use inspect::Figures;
 use machine::AppliedState;
+use machine::members::Members;
 use migration::Following;
 use output::Output;
 use sessions::SessionTracker;
@@ -144,7 +145,7 @@ impl Replica {
         let id = setup.raft_id;
         let mut consensus =
             Consensus::new(id, applied.0, tail, &replayed.conf_changes, setup.disk_stall_ms)?;
-        let voters = consensus.membership().voters;
+        let voters = consensus.counting();
         if setup.ensemble.is_none() && voters != [id] {
             let mut servers: Vec<u8> = voters.iter().map(|id| messages::server_of(*id)).collect();
             servers.sort_unstable();
@@ -174,6 +175,7 @@ impl Replica {
         let authentication =
             Authentication::new(setup.sasl.clone(), setup.enforced_schemes.clone(), setup.seed);
         let clients = Clients::new(rules, authentication, random.next_u64());
+        let before = members_before(&setup, replayed.members, &consensus);
         let origin = random.next_u64() << 8 | u64::from(setup.server_id);
         let figures = Figures::new(machine.last_time_ms());
         let mut comparison = Comparison::default();
@@ -188,7 +190,7 @@ impl Replica {
             forwarding: Forwarding::new(origin),
             following: Following::default(),
             sessions: SessionTracker::new(origin, setup.expiry_grace_ms, random),
-            ensemble: Ensemble::new(setup.server_id, !replayed.conf_changes.is_empty()),
+            ensemble: Ensemble::new(setup.server_id, !replayed.conf_changes.is_empty(), before),
             comparison,
             output: Output::default(),
             figures,
@@ -337,7 +339,10 @@ impl Replica {
         if !self.setup.durable || self.state.is_behind_disk() || self.is_diverged() {
             return Drained::Nothing;
         }
-        // A mark names who takes part; while that changes, there is none.
+        // A mark names who takes part, and what the log says before it is forgotten: also where those are that leave.
+        if self.ensemble.has_leaving_voters() && !mutant!("checkpoint-forgets-leaving") {
+            return Drained::Nothing;
+        }
         let Some(membership) = self.consensus.settled_membership() else { return Drained::Nothing };
         let is_durable = self.state.at().0 <= self.consensus.durable_index()
             || mutant!("checkpoint-ahead-of-log");
@@ -357,4 +362,18 @@ impl Replica {
     pub fn machine(&self) -> &Machine {
         self.state.machine()
     }
+}
+
+/// Servers that take part, by the last texts of the members and before those by the configuration: this server goes on
+/// to link with those that leave, as long as their votes count.
+fn members_before(setup: &Setup, replayed: Members, consensus: &Consensus) -> Vec<Member> {
+    let Some(configured) = &setup.ensemble else { return Vec::new() };
+    let mut known: Members = configured.iter().map(|spec| (spec.id, spec.clone())).collect();
+    known.extend(replayed);
+    let member = |raft_id: u64| {
+        let spec = known.get(&messages::server_of(raft_id))?.clone();
+        Some(Member { spec, raft_id: Some(raft_id), votes: true })
+    };
+    let others = consensus.taking_part().into_iter().filter(|id| *id != setup.raft_id);
+    others.filter_map(member).collect()
 }

@@ -95,6 +95,7 @@ impl Driver {
     pub(super) fn tell_links(&self, status: &Status) {
         if let Some(links) = &self.links {
             links.peers.set_term(status.term);
+            links.peers.set_serving(status.serving);
             links.peers.set_ensemble_version(status.ensemble_version);
         }
     }
@@ -181,14 +182,17 @@ impl Driver {
         state.rules_log.look(status, self.replica.machine().tree().options().rules);
         let differs = state.differing_log.look(status, self.role_log.server());
         self.published.conditions.set(Cause::Differs, differs);
+        if let Some(lacks) = self.replica.take_refused_change() {
+            tracing::warn!("a change of the members is refused (-13): {lacks}");
+        }
         state.away_log.turned_away(&std::mem::take(&mut state.turned_away), now);
         state.away_log.look(status, self.sharing.is_storm(now), now);
     }
 
-    /// Makes a condition of what keeps this server from a majority.
-    pub(super) fn show_obstacle(&mut self, status: &Status) {
-        if !status.serving || self.state.shows_obstacle {
-            let obstacle = self.replica.obstacle().map(str::to_owned);
+    /// Makes a condition of what keeps this server from a majority, or the votes from following the members.
+    pub(super) fn show_obstacle(&mut self) {
+        let obstacle = self.replica.obstacle().map(str::to_owned);
+        if obstacle.is_some() || self.state.shows_obstacle {
             self.state.shows_obstacle = obstacle.is_some();
             self.published.conditions.set(Cause::Majority, obstacle);
         }

@@ -158,7 +158,7 @@ impl Driver {
             self.tell_members(&status);
             self.show_founding(&status);
             self.write_log_lines(&status);
-            self.show_obstacle(&status);
+            self.show_obstacle();
             self.published.publish(status);
         }
         Ok(())

@@ -256,24 +256,29 @@ impl RoleLog {
     }
 }
 
-/// Which servers are reached of those that vote, as one without a leader knows.
+/// Which servers are reached of those whose votes count, as one without a leader knows; before it knows, of the
+/// participants.
 fn majority(status: &Status) -> String {
-    let participants = status.peers.iter().filter(|peer| !peer.is_observer);
+    let is_known = status.votes || status.peers.iter().any(|peer| peer.votes);
+    let counts = |peer: &&PeerStatus| if is_known { peer.votes } else { !peer.is_observer };
     let (reached, missing): (Vec<&PeerStatus>, Vec<&PeerStatus>) =
-        participants.partition(|peer| peer.is_connected);
-    let all = reached.len() + missing.len() + 1;
+        status.peers.iter().filter(counts).partition(|peer| peer.is_connected);
+    let own = usize::from(status.votes || !is_known);
+    let (here, which) = (reached.len() + own, if is_known { "voters" } else { "participants" });
+    let all = here + missing.len();
     let names: Vec<String> = missing.iter().map(|peer| peer.server.to_string()).collect();
     let needed = all / 2 + 1;
     if names.is_empty() {
-        return format!("all {all} participants are linked, and no candidate has a majority yet");
+        return format!("all {all} {which} are linked, and no candidate has a majority yet");
     }
-    let is_lost = reached.len() + 1 < needed;
-    let way_on =
-        if is_lost { " (if those are lost for ever: `lockkeeper member recover`)" } else { "" };
+    let way_on = match here < needed {
+        true => " (if those are lost for ever: `lockkeeper member recover`)",
+        false => "",
+    };
+    let itself = if own == 1 { ", itself included" } else { ", which has no vote" };
     format!(
-        "{} of {all} participants are linked with this server, itself included, and {needed} are a majority; not \
-         linked: {}{way_on}",
-        reached.len() + 1,
+        "{here} of {all} {which} are linked with this server{itself}, and {needed} are a majority; not linked: \
+         {}{way_on}",
         names.join(", ")
     )
 }
@@ -381,13 +386,13 @@ mod tests {
 
     #[test]
     fn what_lacks_to_a_majority_is_said_by_number() {
-        let status = Status {
-            peers: vec![peer(2, false, false), peer(3, false, false)],
-            ..Status::default()
-        };
+        // An observer, and one that is no member any more, and whose vote counts.
+        let mut peers = vec![peer(2, false, false), peer(3, false, false), peer(4, true, false)];
+        (peers[1].is_observer, peers[2].votes) = (true, false);
+        let status = Status { votes: true, peers, ..Status::default() };
         assert_eq!(
             majority(&status),
-            "1 of 3 participants are linked with this server, itself included, and 2 are a majority; not linked: 2, 3 \
+            "1 of 3 voters are linked with this server, itself included, and 2 are a majority; not linked: 2, 3 \
              (if those are lost for ever: `lockkeeper member recover`)"
         );
     }

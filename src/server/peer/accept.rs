@@ -111,7 +111,7 @@ async fn serve(peers: &Arc<Peers>, stream: TcpStream, remote: SocketAddr, arriva
     }
     let admitted = admission::admit(peers, &mut stream, remote, (&hello, &payload)).await;
     let Some(mut seals) = admitted else { return };
-    if !peers.is_member(server) {
+    if !peers.is_member(server) && !peers.takes_guest(&hello) {
         return refuse(peers, hello, (stream, seals), remote).await;
     }
     let introduction = peers.introduction();

@@ -8,19 +8,19 @@
 //! Takes the place of `QuorumCnxManager`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::hello;
+use super::hello::{self, Hello, Kind};
 use super::images::Transfers;
 use super::lines::{Line, Lines};
 use super::security::Security;
 use crate::admin::LinkCounts;
-use crate::config::{PeerAddress, ServerSpec};
+use crate::config::{PeerAddress, Role, ServerSpec};
 use crate::replica::founding::Introduction;
 use crate::replica::txn_version::FIRST;
 use crate::server::mailbox::{LinkEvent, Message};
@@ -34,6 +34,14 @@ const COMPLAINTS_KEPT: usize = 4;
 struct Complaints {
     said: BTreeMap<(u8, &'static str), VecDeque<String>>,
     lines: Lines,
+}
+
+/// The servers that this one connects to.
+#[derive(Debug)]
+struct Followed {
+    members: Vec<ServerSpec>,
+    /// See [`Peers::takes_guest`].
+    guests: BTreeMap<u8, ServerSpec>,
 }
 
 /// Shared by the tasks that serve links.
@@ -53,6 +61,10 @@ pub(crate) struct Peers {
     figures: Arc<Figures>,
     /// Who this server is, at the moment.
     introduction: watch::Sender<Introduction>,
+    /// Members, and guests.
+    known: Mutex<Followed>,
+    /// Whether clients are served.
+    serves: AtomicBool,
     /// Whom to connect to.
     pub(super) members: watch::Sender<Vec<ServerSpec>>,
     /// The server lines that the configuration file had at the start: hints.
@@ -98,6 +110,8 @@ impl Peers {
             transfers,
             questions: tokio::sync::Mutex::default(),
             introduction: watch::Sender::new(introduction),
+            known: Mutex::new(Followed { members: servers.clone(), guests: BTreeMap::new() }),
+            serves: AtomicBool::new(false),
             members: watch::Sender::new(servers.clone()),
             file: servers,
             reached: Mutex::default(),
@@ -150,7 +164,7 @@ impl Peers {
 
     /// Connects to these servers from now on.
     pub(crate) fn follow(&self, members: Vec<ServerSpec>) {
-        tell(&self.members, members);
+        self.known(|known| known.members = members);
     }
 
     /// Where the members of the ensemble say that a server is; `None` if this one does not follow it.
@@ -265,6 +279,47 @@ impl Peers {
     #[must_use]
     pub(crate) fn is_member(&self, server: u8) -> bool {
         server == self.own || self.members.borrow().iter().any(|spec| spec.id == server)
+    }
+
+    /// Takes a server for a member that is none by what this one knows, if that belongs to this ensemble, is in no
+    /// earlier term, and this one does not serve: it may have been away, and the members may be others by now. Until
+    /// it serves, it is linked with such a guest where that says that it listens.
+    pub(super) fn takes_guest(&self, hello: &Hello) -> bool {
+        let own = (self.own, &*self.introduction.borrow());
+        let is_ours = hello.kind == Kind::Messages
+            && hello::judge(own, (hello.server, &hello.introduction), hello.kind).is_ok();
+        let may_be_away = !self.serves.load(Ordering::Relaxed) && hello.term >= self.term();
+        if !is_ours || !may_be_away || hello.listens.is_empty() {
+            return false;
+        }
+        let guest = ServerSpec {
+            id: hello.server,
+            addresses: hello.listens.clone(),
+            role: Role::Participant,
+            client: None,
+            secure_client: None,
+        };
+        self.known(|known| {
+            known.guests.insert(guest.id, guest);
+        });
+        true
+    }
+
+    /// This server serves from now on, or does not: who serves knows the members.
+    pub(crate) fn set_serving(&self, serves: bool) {
+        if self.serves.swap(serves, Ordering::Relaxed) != serves && serves {
+            self.known(|known| known.guests.clear());
+        }
+    }
+
+    /// Changes whom this server knows, and connects to them.
+    fn known(&self, change: impl FnOnce(&mut Followed)) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut known);
+        let Followed { members, guests } = &*known;
+        let is_guest = |spec: &&ServerSpec| members.iter().all(|member| member.id != spec.id);
+        let all = members.iter().chain(guests.values().filter(is_guest)).cloned();
+        tell(&self.members, all.collect());
     }
 
     /// What is said of a server that is no member.

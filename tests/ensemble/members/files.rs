@@ -199,6 +199,32 @@ async fn a_server_that_was_removed_starts_again_says_so_and_is_added_again() {
     stop(servers.into_values()).await;
 }
 
+/// All that it knows of are gone, and those that are there now it has never heard of.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_was_away_while_all_others_were_replaced_comes_back() {
+    let world = World::new(&reconfigurable());
+    let mut servers = world.start_all(&[1, 2, 3]).await;
+    servers.remove(&3).unwrap().stop().await.unwrap();
+    for id in [4, 5] {
+        world.write_file(id, &world.lines(&[1, 2, 3, 4, 5]));
+        servers.insert(id, world.start(id).await);
+    }
+    let observers: Vec<String> =
+        world.lines(&[4, 5]).iter().map(|line| line.replace(":participant", ":observer")).collect();
+    world.reconfig(&observers).await;
+    world.are_one(&servers, "/with-observers").await;
+    world.reconfig(&world.lines(&[4, 5])).await;
+    let (code, words) = world.members(&["remove", "1", "2"]).await;
+    assert_eq!(code, Some(0), "{words}");
+    for id in [1, 2] {
+        servers.remove(&id).unwrap().stop().await.unwrap();
+    }
+    servers.insert(3, world.start(3).await);
+    world.are_one(&servers, "/back").await;
+    testkit::all_vote(servers.values()).await;
+    stop(servers.into_values()).await;
+}
+
 /// The address that all files say, or that the command says and no other file.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_is_replaced_by_one_with_another_address_and_an_empty_disk() {

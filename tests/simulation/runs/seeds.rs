@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use lockkeeper_simulation::changes;
 use lockkeeper_simulation::coverage::Coverage;
 use lockkeeper_simulation::disk::{Crash, SimFs};
 use lockkeeper_simulation::founding::{self, Seen};
@@ -45,6 +46,13 @@ const SEEDS: u64 = 200;
 
 /// The same, of removals of members.
 const SEEDS_OF_REMOVALS: u64 = 500;
+
+/// One in so many of all changes of the voters of up to five servers is made by `cargo test`: no divisor of the number
+/// of kinds of servers, so that all kinds come at all places.
+const SHARE_OF_ALL_CHANGES: usize = 41;
+
+/// The same, of changes of members among faults.
+const SEEDS_OF_CHANGES: u64 = 300;
 
 /// What these seeds must have seen, or they prove less than they say.
 const SEEN_AT_LEAST: [(&str, u64); 41] = [
@@ -389,6 +397,41 @@ fn after_the_answer_to_a_removal_any_majority_of_those_that_stay_goes_on() {
     say("removals", &tempo);
     println!("acknowledged: {acknowledged} of {removals}");
     assert!(acknowledged > removals * 3 / 4, "{acknowledged}");
+}
+
+#[test]
+fn members_that_change_among_faults_come_to_what_was_asked_for() {
+    let (mut seen, mut tempo) = (changes::Played::default(), Tempo::default());
+    let seeds = share_of(SEEDS_OF_CHANGES);
+    for seed in 1..=seeds {
+        let played = tempo.play(|| changes::run(seed), changes::simulated_ms);
+        seen.add(&played.unwrap_or_else(|v| panic!("seed {seed}: {v}")));
+    }
+    say("changes of members", &tempo);
+    println!("{seen:?}");
+    let changes::Played { made, refused, disturbed, put_back, emptied, .. } = seen;
+    for (least, count) in [(seeds, made), (seeds / 50, refused), (seeds / 10, disturbed)] {
+        assert!(count >= least, "{seen:?}");
+    }
+    assert!(put_back >= seeds / 50 && emptied >= seeds / 20, "{seen:?}");
+}
+
+/// Every change of the voters of up to five servers, with any of them down: made or refused within a second.
+#[test]
+fn a_change_of_members_is_made_or_refused_at_once() {
+    let (mut made, mut refused) = (0, 0);
+    for (at, (old, new, down)) in (2..=5).flat_map(changes::every).enumerate() {
+        if !plays_all() && at % SHARE_OF_ALL_CHANGES != 0 {
+            continue;
+        }
+        let is_made = changes::one(&old, &new, &down);
+        match is_made.unwrap_or_else(|v| panic!("{old:?} to {new:?}, {down:?} down: {v}")) {
+            true => made += 1,
+            false => refused += 1,
+        }
+    }
+    println!("{made} made, {refused} refused");
+    assert!(made > 0 && refused > 0);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use lockkeeper_simulation::changes;
 use lockkeeper_simulation::coverage::Coverage;
 use lockkeeper_simulation::founding::{self, Seen};
 use lockkeeper_simulation::migration;
@@ -20,7 +21,7 @@ use lockkeeper_simulation::tempo::Tempo;
 
 const USAGE: &str =
     "usage: simulate [--servers 1|3|5 [--slow | --foreign | --upgrades] | --founding | --losses | --migrations | \
-                     --removals] (--seed N [--trace] | --seeds A..B [--first]) [--mutant NAME] [--tla DIR]
+                     --removals | --changes] (--seed N [--trace] | --seeds A..B [--first]) [--mutant NAME] [--tla DIR]
        simulate --medians [--mutant NAME] [--tries N]";
 
 fn main() -> ExitCode {
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         loses,
         migrates,
         removes,
+        changes: changes_members,
         tla,
     } = asked;
     if let Some(name) = mutant
@@ -66,6 +68,9 @@ fn main() -> ExitCode {
     }
     if removes {
         return remove(seeds);
+    }
+    if changes_members {
+        return change(seeds);
     }
     let begun = Instant::now();
     let (mut coverage, mut tempo) = (Coverage::default(), Tempo::default());
@@ -229,6 +234,27 @@ fn remove(seeds: std::ops::Range<u64>) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Plays changes of members among faults.
+fn change(seeds: std::ops::Range<u64>) -> ExitCode {
+    let begun = Instant::now();
+    let (mut seen, mut tempo, mut failed) = (changes::Played::default(), Tempo::default(), 0);
+    let count = seeds.end.saturating_sub(seeds.start);
+    for seed in seeds {
+        match tempo.play(|| changes::run(seed), changes::simulated_ms) {
+            Ok(played) => seen.add(&played),
+            Err(violation) => {
+                println!("seed {seed}: {violation}");
+                failed += 1;
+            }
+        }
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("{seen:?}");
+    println!("{count} seeds, {failed} failed, {:.1} seeds a second", count as f64 / seconds);
+    println!("{tempo}");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 /// Counts the seeds that it takes to catch each deliberate bug: rows of a table.
 #[cfg(feature = "mutants")]
 fn medians(mut words: impl Iterator<Item = String>) -> ExitCode {
@@ -282,6 +308,8 @@ struct Asked {
     migrates: bool,
     /// Removals of members, likewise.
     removes: bool,
+    /// Changes of members among faults, likewise.
+    changes: bool,
     /// Where runs are told as steps of the model in spec/.
     tla: Option<PathBuf>,
 }
@@ -300,7 +328,8 @@ fn plant(name: String) -> bool {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
     let (mut seeds, mut servers, mut prints, mut mutant) = (None, 1, false, None);
-    let (mut founds, mut loses, mut migrates, mut removes) = (false, false, false, false);
+    let (mut founds, mut loses, mut migrates) = (false, false, false);
+    let (mut removes, mut changes_members) = (false, false);
     let mut tla = None;
     let mut first = false;
     let mut play: Play = run;
@@ -327,6 +356,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
             "--losses" => loses = true,
             "--migrations" => migrates = true,
             "--removals" => removes = true,
+            "--changes" => changes_members = true,
             "--mutant" => mutant = Some(words.next()?),
             "--tla" => tla = Some(words.next()?.into()),
             _ => return None,
@@ -344,6 +374,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
         loses,
         migrates,
         removes,
+        changes: changes_members,
         tla,
     })
 }

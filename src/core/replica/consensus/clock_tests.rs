@@ -119,7 +119,7 @@ fn an_idle_ensemble_that_changes_leaders_still_removes_what_was_never_used() {
     while is_there(&cluster) {
         assert!(cluster.now_us < made_us + 12_000_000, "it is never removed");
         let leads = cluster.leader().unwrap();
-        cluster.replicas.get_mut(&leads).unwrap().hand_over();
+        cluster.replicas.get_mut(&leads).unwrap().consensus.resign(|_| true);
         cluster.until("another leader", |cluster| {
             cluster.leader().is_some_and(|leader| leader != leads)
         });

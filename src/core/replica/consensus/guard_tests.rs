@@ -262,6 +262,44 @@ fn a_leader_that_is_removed_steps_down() {
     assert!(!replica.consensus.is_leader());
 }
 
+/// Behind a change that is in the log and may be committed, it takes a majority of both sets of voters, until the entry
+/// that ends it is in the log, too.
+#[test]
+fn what_others_remember_is_enough_of_both_sets_of_a_change_that_may_be_committed() {
+    // 1, 2 and 3 learn, 4, 5 and 6 vote.
+    let mut change = Vec::new();
+    for (kind, id) in [(2, 1), (2, 2), (2, 3), (0, 4), (0, 5), (0, 6)] {
+        change.extend([0x12, 4, 0x08, kind, 0x10, id]);
+    }
+    let entry = |index, data: &[u8]| {
+        let data = Bytes::copy_from_slice(data);
+        Entry { index, term: 1, kind: EntryKind::ConfChange, data }
+    };
+    let mut tail = vec![entry(1, &change)];
+    for (ids, is_enough) in [(&[1, 2][..], false), (&[4, 5], false), (&[1, 2, 4, 5], true)] {
+        let disk = Restored {
+            membership: members(),
+            hard_state: HardState { term: 1, vote: 0, commit: 0 },
+            tail: tail.clone(),
+            ..Restored::default()
+        };
+        let replica = start(2, disk).unwrap();
+        assert_eq!(
+            replica.consensus.is_majority_by_log(|id| ids.contains(&id)),
+            is_enough,
+            "{ids:?}"
+        );
+    }
+    tail.push(entry(2, &[]));
+    let hard_state = HardState { term: 1, vote: 0, commit: 0 };
+    let disk = Restored { membership: members(), hard_state, tail, ..Restored::default() };
+    let replica = start(2, disk).unwrap();
+    assert!(
+        replica.consensus.is_majority_by_log(|id| [4, 5].contains(&id)),
+        "the first is committed"
+    );
+}
+
 #[test]
 fn a_disk_that_does_not_fit_together_is_refused_by_name() {
     let entry = |index, term| Entry { index, term, kind: EntryKind::Normal, data: Bytes::new() };

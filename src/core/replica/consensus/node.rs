@@ -94,6 +94,8 @@ pub(in crate::replica) struct Consensus {
     elections: u64,
     rollback: Rollback,
     terms: Terms,
+    /// Whom this leader has asked last to lead instead.
+    asked_last: Option<u64>,
     /// Ticks for which `raft` has not known of any sign of life, of each server that this leader has heard.
     silent_ticks: BTreeMap<u64, u64>,
 }
@@ -186,6 +188,7 @@ impl Consensus {
             elections: 0,
             rollback: Rollback::default(),
             terms,
+            asked_last: None,
             silent_ticks: BTreeMap::new(),
         };
         for change in changes {
@@ -300,6 +303,10 @@ impl Consensus {
 
     /// Asks for a read index; the answer comes with `context`, or never.
     pub(in crate::replica) fn read_index(&mut self, context: Vec<u8>) {
+        // `raft` has a leader without a vote believe itself where there is one voter, which is another server.
+        if self.is_leader() && !self.votes() {
+            return;
+        }
         self.node.read_index(context);
         self.fix_timeout();
     }

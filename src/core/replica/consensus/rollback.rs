@@ -14,8 +14,10 @@ use crate::replica::messages::{PeerMessage, Promise, server_of};
 pub(in crate::replica) struct Rollback {
     /// What the others have promised.
     promises: Promises,
-    /// Until it is known what others remember of this server.
+    /// What others are asked whether they remember it.
     asking: Option<Asking>,
+    /// Enough of them have answered.
+    is_concluded: bool,
     /// Why this server must not take part.
     refusal: Option<Refusal>,
     /// Servers that are far behind the term of this one.
@@ -29,6 +31,7 @@ impl Default for Rollback {
         Self {
             promises: Promises::default(),
             asking: None,
+            is_concluded: false,
             refusal: None,
             ahead_of: BTreeSet::new(),
             may_vote: true,
@@ -37,7 +40,7 @@ impl Default for Rollback {
 }
 
 canonical! {
-    Rollback: promises, refusal, ahead_of, may_vote;
+    Rollback: promises, is_concluded, refusal, ahead_of, may_vote;
     |out, asking| if let Some(asking) = asking {
         asking.canonical(out);
     }
@@ -113,14 +116,15 @@ impl Rollback {
         true
     }
 
-    /// The question that waits for answers.
+    /// The question that waits for enough answers.
     pub(super) fn asking(&self) -> Option<&Asking> {
-        self.asking.as_ref()
+        self.asking.as_ref().filter(|_| !self.is_concluded)
     }
 
-    /// Enough is known: this server votes from now on.
+    /// Enough is known: this server votes from now on. What a server answers that is linked later, or that votes only
+    /// behind a change of members, counts all the same.
     pub(super) fn conclude(&mut self) {
-        self.asking = None;
+        self.is_concluded = true;
         self.may_vote = true;
     }
 
@@ -196,7 +200,8 @@ mod tests {
         assert_eq!(rollback.greeting(1), [PeerMessage::Ask { question: 7 }]);
         let answer = rollback.answer(1, 4);
         rollback.conclude();
-        assert_eq!(rollback.greeting(1), [answer]);
         assert!(rollback.may_vote());
+        // Who is linked only now may remember what the others did not.
+        assert_eq!(rollback.greeting(1), [PeerMessage::Ask { question: 7 }, answer]);
     }
 }

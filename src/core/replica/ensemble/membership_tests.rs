@@ -55,6 +55,49 @@ fn an_address_that_no_other_server_can_dial_is_refused_of_a_server_that_votes() 
 }
 
 #[test]
+fn several_addresses_are_refused_where_the_leader_takes_one_alone() {
+    for (multi_address, answer) in [(false, ErrorCode::BadArguments as i32), (true, 0)] {
+        let mut cluster = Cluster::with(3, Setup { multi_address, ..Setup::default() });
+        cluster.connect_super_user(1);
+        let joining = "server.4=127.0.0.1:4:104|127.0.0.2:4:104;204";
+        cluster.send(1, 1, &[(1, reconfig(Some(joining), None))]);
+        assert_eq!(cluster.replies(1, 1), [(1, answer)], "{multi_address}");
+    }
+}
+
+/// Each vote taken away by a change of its own would leave 1, 3, 4 and 5, of which two run.
+#[test]
+fn two_votes_go_at_once_where_one_alone_would_end_the_majority() {
+    let mut cluster = with_super_user(5);
+    for gone in [3, 5] {
+        cluster.kill(gone);
+    }
+    cluster.until("a leader", |cluster| cluster.leader().is_some());
+    cluster.send(1, 1, &[(1, reconfig(None, Some("2,5"))), (2, create("/goes-on", 0))]);
+    cluster.advance_ms(1000);
+    assert_eq!(cluster.replies(1, 1), [(1, 0), (2, 0)]);
+    assert!(cluster.counts(3, 1));
+}
+
+#[test]
+fn a_server_that_lost_its_data_votes_again_although_a_newcomer_never_catches_up() {
+    let mut cluster = with_super_user(3);
+    for number in 0..100 {
+        cluster.send(1, 1, &[(number, create(&format!("/n{number}"), 0))]);
+    }
+    let initial = Membership { voters: vec![1, 2, 3], learners: Vec::new() };
+    cluster.start(4, peer::raft_id(9, 4), initial.clone());
+    cluster.hold_disk(4);
+    cluster.send(1, 1, &[(200, reconfig(Some("server.4=127.0.0.1:4:104;204"), None))]);
+    let leader = cluster.leader().unwrap();
+    let gone = (2..=3).find(|id| *id != leader).unwrap();
+    cluster.kill(gone);
+    cluster.start(gone, peer::raft_id(9, gone), initial);
+    cluster.until("it votes", |cluster| cluster.replicas[&gone].consensus.votes());
+    assert!(!cluster.replicas[&4].consensus.votes());
+}
+
+#[test]
 fn members_that_are_never_heard_from_cannot_be_the_majority() {
     let mut cluster = with_super_user(3);
     let joining = "server.4=127.0.0.1:4:104;204,server.5=127.0.0.1:5:105;205,\

@@ -1,9 +1,10 @@
 //! The servers of the ensemble, as this one knows them, and a change of the members that is on its way.
 //!
 //! *Owns* which servers there is a link with, who was announced to the shell as a member or as leaving, what an
-//! operator is shown of the others, and how far a change of the members is: proposed, applied, and followed by a
-//! mark. *Invariants*: of a server there is one link that counts, that of its newest life; members are announced
-//! when they, their raft ids or their version are others than before. *Never* says who votes: the consensus does.
+//! operator is shown of the others, and how far a change of the members is: proposed, applied, waiting for servers, and
+//! followed by a mark. *Invariants*: of a server there is one link that counts, that of its newest life; members are
+//! announced when they, their raft ids or their version are others than before; whose vote counts is announced, however
+//! often this server is started again. *Never* says who votes: the consensus does.
 
 use std::collections::BTreeMap;
 
@@ -33,29 +34,39 @@ pub(in crate::replica) struct Ensemble {
     owes_mark: bool,
     /// The term in which this leader has proposed it.
     mark_proposed: Option<u64>,
+    /// Since when votes count that are to count no longer, microseconds.
+    change_since_us: Option<u64>,
+    /// What the votes wait for before they follow the members, as of this leader's last look.
+    awaited: Option<String>,
+    /// What a change lacked that was refused.
+    refused: Option<String>,
 }
 
 canonical! {
     // Without what only operators are shown.
     Ensemble: server, connected, is_changed, announced, announced_version, leaving, own_role, reconfig_proposed,
-    owes_mark, mark_proposed; without peer_status;
+    owes_mark, mark_proposed, change_since_us; without peer_status, awaited, refused;
 }
 
 impl Ensemble {
     /// As this server knows it at the start. `owes_mark`: the voters changed in the entries that were replayed.
-    pub(in crate::replica) fn new(server: u8, owes_mark: bool) -> Self {
+    /// `before`: servers that were members before, with their raft ids, if they take part still.
+    pub(in crate::replica) fn new(server: u8, owes_mark: bool, before: Vec<Member>) -> Self {
         Self {
             server,
             connected: BTreeMap::new(),
             is_changed: true,
             announced: Vec::new(),
             announced_version: 0,
-            leaving: Vec::new(),
+            leaving: before,
             own_role: Role::Participant,
             peer_status: Vec::new(),
             reconfig_proposed: None,
             owes_mark,
             mark_proposed: None,
+            change_since_us: None,
+            awaited: None,
+            refused: None,
         }
     }
 
@@ -91,18 +102,18 @@ impl Ensemble {
         std::mem::take(&mut self.is_changed)
     }
 
-    /// These are the members now, of this version; of those that are none any more, `takes_part` still do. Gives
-    /// all of them if that is new.
+    /// These are the members now, of this version. `leaving`: what a raft id that is none of theirs is yet, a voter
+    /// (`true`) or a learner. Gives all of them if that is new.
     pub(in crate::replica) fn announce(
         &mut self,
         members: Vec<Member>,
         version: i64,
-        takes_part: impl Fn(&Member) -> bool,
+        leaving: impl Fn(&Member) -> Option<bool>,
     ) -> Option<Vec<Member>> {
-        let leaving =
-            self.announced.iter().chain(&self.leaving).filter(|member| takes_part(member));
-        let leaving: Vec<Member> =
-            leaving.map(|member| Member { votes: false, ..member.clone() }).collect();
+        let before = self.announced.iter().chain(&self.leaving);
+        let leaving: Vec<Member> = before
+            .filter_map(|member| Some(Member { votes: leaving(member)?, ..member.clone() }))
+            .collect();
         let own = members.iter().find(|member| member.spec.id == self.server);
         self.own_role = own.map_or(Role::Participant, |member| member.spec.role);
         let is_new = self.announced != members
@@ -127,10 +138,17 @@ impl Ensemble {
         self.announced.iter().filter(is_one).count()
     }
 
-    /// The members that were announced, without this one.
+    /// The members that were announced and those whose vote counts yet, without this one.
     pub(in crate::replica) fn others(&self) -> impl Iterator<Item = &ServerSpec> {
         let own = self.server;
-        self.announced.iter().map(|member| &member.spec).filter(move |spec| spec.id != own)
+        let leaving = self.leaving.iter().filter(|member| member.votes);
+        let others = self.announced.iter().chain(leaving).map(|member| &member.spec);
+        others.filter(move |spec| spec.id != own)
+    }
+
+    /// Whether a vote counts of a server that is no member any more. Where it is, no checkpoint says.
+    pub(in crate::replica) fn has_leaving_voters(&self) -> bool {
+        self.leaving.iter().any(|member| member.votes)
     }
 
     /// Whether a server that is no member any more goes on to learn: as long as it is there, so that
@@ -163,6 +181,7 @@ impl Ensemble {
     /// Leadership comes or goes: what was proposed before is another leader's.
     pub(in crate::replica) fn forget_reconfig(&mut self) {
         self.reconfig_proposed = None;
+        self.awaited = None;
     }
 
     /// Whether a change of members is proposed here and not applied.
@@ -199,6 +218,36 @@ impl Ensemble {
         self.mark_proposed = Some(term);
     }
 
+    /// Whether votes count that are to count no longer, as of now.
+    pub(in crate::replica) fn votes_change(&mut self, is_so: bool, now_us: u64) {
+        self.change_since_us = is_so.then(|| self.change_since_us.unwrap_or(now_us));
+    }
+
+    /// Since when that is so, microseconds.
+    pub(in crate::replica) fn change_since_us(&self) -> Option<u64> {
+        self.change_since_us
+    }
+
+    /// The votes wait for this, or for nothing, before they follow the members.
+    pub(in crate::replica) fn awaits(&mut self, awaited: Option<String>) {
+        self.awaited = awaited;
+    }
+
+    /// What they wait for.
+    pub(in crate::replica) fn awaited(&self) -> Option<&str> {
+        self.awaited.as_deref()
+    }
+
+    /// A change was refused that lacks this.
+    pub(in crate::replica) fn refused(&mut self, lacks: String) {
+        self.refused = Some(lacks);
+    }
+
+    /// What the last one lacked that was refused since the last call.
+    pub(in crate::replica) fn take_refused(&mut self) -> Option<String> {
+        self.refused.take()
+    }
+
     /// A mark that the voters follow was applied.
     pub(in crate::replica) fn marked(&mut self) {
         self.owes_mark = false;
@@ -216,7 +265,7 @@ mod tests {
 
     #[test]
     fn only_the_newest_life_of_a_server_is_connected() {
-        let mut ensemble = Ensemble::new(1, false);
+        let mut ensemble = Ensemble::new(1, false, Vec::new());
         let (old, new) = (2, 0x0702);
         ensemble.connect(old);
         ensemble.connect(new);
@@ -227,22 +276,25 @@ mod tests {
     }
 
     #[test]
-    fn members_are_announced_when_they_are_others_and_who_leaves_has_no_vote() {
-        let mut ensemble = Ensemble::new(1, false);
-        let announced = ensemble.announce(vec![member(1), member(2)], 1, |_| false).unwrap();
+    fn members_are_announced_when_they_are_others_and_who_leaves_until_it_takes_no_part() {
+        let mut ensemble = Ensemble::new(1, false, Vec::new());
+        let announced = ensemble.announce(vec![member(1), member(2)], 1, |_| None).unwrap();
         assert_eq!(announced.len(), 2);
-        assert_eq!(ensemble.announce(vec![member(1), member(2)], 1, |_| false), None);
-        let is_2 = |member: &Member| member.spec.id == 2;
-        let announced = ensemble.announce(vec![member(1)], 2, is_2).unwrap();
+        assert_eq!(ensemble.announce(vec![member(1), member(2)], 1, |_| None), None);
+        let is_2 = |votes| move |member: &Member| (member.spec.id == 2).then_some(votes);
+        let announced = ensemble.announce(vec![member(1)], 2, is_2(true)).unwrap();
+        assert_eq!(announced, [member(1), member(2)]);
+        assert!(ensemble.has_leaving_voters() && ensemble.others().count() == 1);
+        let announced = ensemble.announce(vec![member(1)], 2, is_2(false)).unwrap();
         assert_eq!(announced, [member(1), Member { votes: false, ..member(2) }]);
         ensemble.connect(2);
         assert!(ensemble.is_leaving(2));
-        assert_eq!(ensemble.others().count(), 0);
+        assert!(!ensemble.has_leaving_voters() && ensemble.others().count() == 0);
     }
 
     #[test]
     fn a_mark_is_owed_once_for_each_term_until_it_is_applied() {
-        let mut ensemble = Ensemble::new(1, false);
+        let mut ensemble = Ensemble::new(1, false, Vec::new());
         ensemble.members_changed(false);
         assert!(!ensemble.lacks_mark(5), "of the first members none leaves");
         ensemble.members_changed(true);
@@ -256,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_change_of_members_is_on_its_way_until_it_is_applied() {
-        let mut ensemble = Ensemble::new(1, false);
+        let mut ensemble = Ensemble::new(1, false, Vec::new());
         ensemble.reconfig_proposed(7);
         assert!(ensemble.is_reconfig_unapplied(7) && !ensemble.is_reconfig_unapplied(6));
         ensemble.applied(6);

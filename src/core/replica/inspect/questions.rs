@@ -89,6 +89,8 @@ pub struct Status {
     pub leader_rules: Option<Rules>,
     /// Raft term.
     pub term: u64,
+    /// The vote of this server counts, before a change of members or behind it.
+    pub votes: bool,
     /// Last applied log index.
     pub applied: u64,
     /// Last index that is durable here.

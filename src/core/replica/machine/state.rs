@@ -79,6 +79,8 @@ pub(in crate::replica) struct Replayed {
     pub(in crate::replica) runs: Vec<(u64, u64)>,
     /// Changes of membership, as they are in their entries.
     pub(in crate::replica) conf_changes: Vec<Bytes>,
+    /// The servers of all texts of the members, each as the last of them names it.
+    pub(in crate::replica) members: members::Members,
     /// What the audit log says of the transactions, if somebody asked.
     audit: Vec<AuditLine>,
 }

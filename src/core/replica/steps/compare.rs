@@ -8,7 +8,6 @@
 use crate::replica::Replica;
 use crate::replica::comparison::{DEFINITION, DigestReport, Search, Window};
 use crate::replica::consensus::{Refusal, RefusalKind};
-use crate::replica::durable::Membership;
 use crate::replica::machine::{asked, version};
 use crate::replica::messages::{PeerMessage, server_of};
 
@@ -85,14 +84,13 @@ impl Replica {
     }
 
     fn is_member(&self, id: u64) -> bool {
-        let membership = self.consensus.membership();
-        membership.voters.contains(&id) || membership.learners.contains(&id)
+        self.consensus.takes_part(id)
     }
 
     /// Drops the reports of servers that are no members any more.
     pub(super) fn keep_reports_of_members(&mut self) {
-        let Membership { voters, learners } = self.consensus.membership();
-        self.comparison.retain(|id| voters.contains(&id) || learners.contains(&id));
+        let consensus = &self.consensus;
+        self.comparison.retain(|id| consensus.takes_part(id));
     }
 
     /// An entry was applied.

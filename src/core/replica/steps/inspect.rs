@@ -76,6 +76,7 @@ impl Replica {
             local_sessions: self.sessions.local_count() as u64,
             pending_syncs: self.clients.syncs_waiting(),
             proposal_sizes: counts.proposal_sizes,
+            votes: self.consensus.counting().contains(&self.consensus.id()),
             participants: self.participants(),
             peers: self.ensemble.peer_status().to_vec(),
         }

@@ -154,7 +154,7 @@ impl Replica {
         let servers = self.setup.ensemble.iter().flatten();
         let participants = servers.filter(|spec| spec.role == Role::Participant);
         let participants: Vec<u8> = participants.map(|spec| spec.id).collect();
-        let voters = self.consensus.membership().voters;
+        let voters = self.consensus.staying_voters();
         let votes = |id: &u8| voters.iter().any(|voter| server_of(*voter) == *id);
         (participants.iter().copied().filter(votes).collect(), participants)
     }
@@ -247,7 +247,7 @@ impl Replica {
         if !self.consensus.votes() {
             return;
         }
-        let voters = self.consensus.membership().voters;
+        let voters = self.consensus.counting();
         let own = self.consensus.id();
         let rank = voters.iter().filter(|id| **id != peer && **id < own).count() as u64;
         self.consensus.end_lease();
@@ -258,7 +258,7 @@ impl Replica {
     /// Stands for election if the link to the leader broke and it is this server's turn.
     pub(in crate::replica) fn follow_hint(&mut self) {
         let has_leader = self.consensus.leader().is_some();
-        let voters = self.consensus.membership().voters.len() as u64;
+        let voters = self.consensus.counting().len() as u64;
         if self.leadership.is_turn(has_leader, voters, self.clocks.now_us()) {
             self.consensus.campaign();
         }
@@ -281,14 +281,9 @@ impl Replica {
     /// Tries again until another server leads.
     pub(in crate::replica) fn follow_resignation(&mut self) {
         if self.leadership.resigns() {
-            self.hand_over();
+            // Where none could take over, this server leads on.
+            let _is_given = self.consensus.resign(|_| true);
         }
-    }
-
-    /// Gives leadership away, this once: a member that leaves may come back and lead again.
-    pub(in crate::replica) fn hand_over(&mut self) {
-        // Where none could take over, this server leads on.
-        let _is_given = self.consensus.resign();
     }
 
     /// Closes connections whose requests are lost.

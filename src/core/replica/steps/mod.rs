@@ -26,4 +26,5 @@ mod peer_message;
 mod propose;
 mod requests;
 mod tick;
+mod votes;
 mod znode;

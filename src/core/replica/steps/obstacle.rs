@@ -34,8 +34,9 @@ impl Replica {
                 let lost = lost.or_else(|| self.misses_majority());
                 lost.or_else(|| self.migration_obstacle())
             }
+            Some(_) => self.votes_obstacle(),
             None if !self.is_serving() => self.migration_obstacle(),
-            Some(_) | None => None,
+            None => None,
         };
         self.leadership.set_obstacle(obstacle);
     }
@@ -92,12 +93,19 @@ impl Replica {
             let is_away = |id: &u8| *id != own && self.ensemble.connected(*id).is_none();
             let ids: Vec<u8> = voters.into_iter().map(server_of).collect();
             let away: Vec<u8> = ids.iter().copied().filter(is_away).collect();
-            (2 * away.len() >= ids.len()).then_some(away)
+            (!ids.is_empty() && 2 * away.len() >= ids.len()).then_some(away)
         };
         let missing = self.consensus.voters_of_both().into_iter().find_map(away)?;
+        let of_both = match self.consensus.is_joint() {
+            true => {
+                " A change of the members is half done: it takes a majority of the voters before it and one of those \
+                 behind it."
+            }
+            false => "",
+        };
         Some(format!(
             "no leader for more than a minute: the servers {} are not linked with this one, and without some of \
-             them there is no majority. Start them; if they are lost for ever, stop this server and run \
+             them there is no majority.{of_both} Start them; if they are lost for ever, stop this server and run \
              `lockkeeper member recover`",
             list(&missing)
         ))
@@ -130,7 +138,7 @@ impl Replica {
     }
 }
 
-fn list(ids: &[u8]) -> String {
+pub(super) fn list(ids: &[u8]) -> String {
     let words: Vec<String> = ids.iter().map(u8::to_string).collect();
     words.join(", ")
 }

@@ -79,8 +79,10 @@ impl Replica {
         if write_batch.asks_reconfig {
             let (committed, _) = self.consensus.log_ends();
             let is_unapplied = self.ensemble.is_reconfig_unapplied(committed);
-            if self.leadership.leads() != Some(term) || is_unapplied {
-                // What was decided before is yet to be applied: it waits for that.
+            let votes_change = self.consensus.is_joint()
+                || self.consensus.has_pending_change() && !self.voters_are_members();
+            if self.leadership.leads() != Some(term) || is_unapplied || votes_change {
+                // What was decided before is yet to be carried out: it waits for that.
                 self.forwarding.give_back(write_batch);
                 return false;
             }

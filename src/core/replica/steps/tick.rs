@@ -31,6 +31,7 @@ impl Replica {
         // What was asked for may have been lost on the way.
         self.reads.ask_again();
         self.observe_peers();
+        self.mind_votes();
         self.look_for_obstacle();
         let questions = self.consensus.ask_again(now_us);
         self.output.send_all(questions);

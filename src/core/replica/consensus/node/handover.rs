@@ -8,23 +8,32 @@ use raft::eraftpb::{Message, MessageType};
 use super::Consensus;
 
 impl Consensus {
-    /// Hands leadership over to the server that has most of the log. False: there is none.
-    pub(in crate::replica) fn resign(&mut self) -> bool {
+    /// Hands leadership over to the server that has most of the log, of those that `may` lead. False: there is none.
+    pub(in crate::replica) fn resign(&mut self, may: impl Fn(u64) -> bool) -> bool {
         if !self.is_leader() {
             return false;
         }
-        let others = self.successors().into_iter();
-        let best = others.max_by_key(|(id, matched)| (*matched, u64::MAX - id));
-        let Some((best, _)) = best else { return false };
+        if self.node.raft.lead_transferee.is_some() {
+            // `raft` gives up by itself after an election timeout.
+            return true;
+        }
+        let others = self.successors().into_iter().filter(|(id, _)| may(*id));
+        // One that was asked last, and does not take it, is asked again only if there is no other.
+        let key =
+            |(id, matched): &(u64, u64)| (self.asked_last != Some(*id), *matched, u64::MAX - id);
+        let Some((best, _)) = others.max_by_key(key) else { return false };
+        self.asked_last = Some(best);
         self.node.transfer_leader(best);
         self.fix_timeout();
         true
     }
 
-    /// The other voters that are heard: each by its id and how much of the log it has.
+    /// The other voters that are heard and go on: each by its id and how much of the log it has.
     fn successors(&self) -> Vec<(u64, u64)> {
+        let (own, stay) = (self.id(), self.staying_voters());
         let others = self.peers().into_iter();
-        let others = others.filter(|peer| peer.votes && peer.is_active && peer.id != self.id());
+        let others =
+            others.filter(|peer| stay.contains(&peer.id) && peer.is_active && peer.id != own);
         others.map(|peer| (peer.id, peer.matched)).collect()
     }
 

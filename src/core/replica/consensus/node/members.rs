@@ -1,7 +1,8 @@
 //! Who votes, who learns, and how that changes.
 //!
-//! *Owns* the way of a change through `raft`. *Invariant*: one change at a time; what is applied is known
-//! to `raft` and to the tail of the log alike.
+//! *Owns* the way of a change through `raft`. *Invariants*: one change at a time; what is applied is known
+//! to `raft` and to the tail of the log alike; where several votes change, two sets of voters count until the second
+//! entry of the change is applied (it is *joint* as long), and each leader in between may propose that entry.
 
 use std::collections::BTreeSet;
 
@@ -45,12 +46,13 @@ impl Consensus {
         Ok(())
     }
 
-    /// Proposes a change of membership. False: not now, one is under way.
-    pub(in crate::replica) fn propose_change(&mut self, steps: &[Step]) -> bool {
+    /// Proposes a change of membership, or, with no step, the end of a joint one. Nothing happens if this server does
+    /// not lead, or something else is under way.
+    pub(in crate::replica) fn propose_change(&mut self, steps: &[Step]) {
         let raft = &self.node.raft;
-        let is_busy = raft.has_pending_conf() || self.is_joint() || raft.lead_transferee.is_some();
-        if !self.is_leader() || is_busy {
-            return false;
+        let is_busy = raft.has_pending_conf() || raft.lead_transferee.is_some();
+        if !self.is_leader() || is_busy || self.is_joint() != steps.is_empty() {
+            return;
         }
         let mut change = ConfChangeV2::default();
         for step in steps {
@@ -64,17 +66,18 @@ impl Consensus {
             one.node_id = id;
             change.mut_changes().push(one);
         }
-        let proposed = self.node.propose_conf_change(Vec::new(), change).is_ok();
+        // What is not taken now is proposed again with the next tick.
+        let _not_now = self.node.propose_conf_change(Vec::new(), change);
         self.fix_timeout();
-        proposed
     }
 
-    /// Whether a change of membership is under way.
-    pub(in crate::replica) fn is_changing(&self) -> bool {
-        self.node.raft.has_pending_conf() || self.is_joint()
+    /// Whether a change of membership may be in the log that is not applied.
+    pub(in crate::replica) fn has_pending_change(&self) -> bool {
+        self.node.raft.has_pending_conf()
     }
 
-    pub(super) fn is_joint(&self) -> bool {
+    /// Whether two sets of voters count.
+    pub(in crate::replica) fn is_joint(&self) -> bool {
         !self.node.store().membership().get_voters_outgoing().is_empty()
     }
 
@@ -95,7 +98,8 @@ impl Consensus {
     /// Whether no other server votes.
     pub(in crate::replica) fn is_alone(&self) -> bool {
         let members = self.node.store().membership();
-        members.get_voters().len() <= 1 && members.get_voters_outgoing().is_empty()
+        let is_own = |id: &u64| *id == self.id();
+        members.get_voters().iter().all(is_own) && members.get_voters_outgoing().is_empty()
     }
 
     /// Since when a majority has been heard, if each voter was as `heard` says of its id.
@@ -119,12 +123,18 @@ impl Consensus {
     }
 
     /// The same, of those who vote behind some change that is in the log here and not applied: it may be
-    /// committed, and this disk may not have been told. Those who voted before may be gone for good then.
+    /// committed, and this disk may not have been told. Those who voted before may be gone for good then. In the middle
+    /// of a change they are not: it takes a majority of both sets.
     pub(in crate::replica) fn is_majority_by_log(&self, is_one: impl Fn(u64) -> bool) -> bool {
         let tail = self.node.store();
-        let mut voters: BTreeSet<u64> = tail.membership().get_voters().iter().copied().collect();
+        let set = |ids: &[u64]| ids.iter().copied().collect::<BTreeSet<u64>>();
+        let state = tail.membership();
+        let mut voters = set(state.get_voters());
+        let of = |set: &BTreeSet<u64>| set.iter().filter(|id| is_one(**id)).count() > set.len() / 2;
         for entry in tail.changes_behind(self.node.raft.raft_log.applied) {
             let Ok(change) = conf_change::decode(&entry.data) else { return false };
+            let is_joint = change.enter_joint().is_some() && !change.leave_joint();
+            let outgoing = if is_joint { voters.clone() } else { BTreeSet::new() };
             for one in change.get_changes() {
                 match one.get_change_type() {
                     ConfChangeType::AddNode => voters.insert(one.node_id),
@@ -133,7 +143,7 @@ impl Consensus {
                     }
                 };
             }
-            if voters.iter().filter(|id| is_one(**id)).count() > voters.len() / 2 {
+            if of(&voters) && (outgoing.is_empty() || of(&outgoing)) {
                 return true;
             }
         }
@@ -147,7 +157,29 @@ impl Consensus {
         vec![state.get_voters().to_vec(), state.get_voters_outgoing().to_vec()]
     }
 
+    /// Raft ids of the voters that go on, in the middle of a change as well.
+    pub(in crate::replica) fn staying_voters(&self) -> &[u64] {
+        self.node.store().membership().get_voters()
+    }
+
+    /// Whether a server is sent the log: it votes or learns, in the middle of a change before it or after it.
+    pub(in crate::replica) fn takes_part(&self, id: u64) -> bool {
+        self.node.raft.prs().get(id).is_some()
+    }
+
+    /// Raft ids that take part, in their order.
+    pub(in crate::replica) fn taking_part(&self) -> Vec<u64> {
+        let mut ids: Vec<u64> = self.node.raft.prs().iter().map(|(id, _)| *id).collect();
+        if mutant!("joint-change-cuts-links") {
+            let Membership { voters, learners } = membership_of(self.node.store().membership());
+            ids = [voters, learners].concat();
+        }
+        ids.sort_unstable();
+        ids
+    }
+
     /// Raft ids that vote and that learn, by their newest configuration.
+    #[cfg(test)]
     pub(in crate::replica) fn membership(&self) -> Membership {
         membership_of(self.node.store().membership())
     }

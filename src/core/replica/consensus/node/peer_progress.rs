@@ -14,6 +14,7 @@ const CAUGHT_UP_ENTRIES_MAX: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::replica) struct PeerProgress {
     pub(in crate::replica) id: u64,
+    /// In the middle of a change: before it or after it.
     pub(in crate::replica) votes: bool,
     /// It was heard from within an election timeout.
     pub(in crate::replica) is_active: bool,
@@ -45,12 +46,7 @@ impl Consensus {
     pub(in crate::replica) fn peers(&self) -> Vec<PeerProgress> {
         let raft = &self.node.raft;
         let committed = raft.raft_log.committed;
-        // In the middle of a change, only those count whose votes do before and after it.
-        let state = self.node.store().membership();
-        let votes = |id: &u64| {
-            let outgoing = state.get_voters_outgoing();
-            state.get_voters().contains(id) && (outgoing.is_empty() || outgoing.contains(id))
-        };
+        let counting = self.counting();
         // In the middle of a change there is no last one yet: who is to leave still counts.
         let is_known = self.synced >= self.members_append && !self.is_joint();
         let mut peers: Vec<PeerProgress> = raft
@@ -58,7 +54,7 @@ impl Consensus {
             .iter()
             .map(|(id, progress)| PeerProgress {
                 id: *id,
-                votes: votes(id),
+                votes: counting.contains(id),
                 is_active: *id == raft.id
                     || progress.recent_active
                     || self.silent_ticks.get(id).is_some_and(|ticks| *ticks <= SILENT_TICKS_MAX),

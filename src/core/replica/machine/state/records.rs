@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use twox_hash::XxHash3_128;
 
 use super::{Machine, Replayed, open_entry, steady_without_one};
+use crate::proto::OpCode;
 use crate::replica::audit_line::AuditLine;
 use crate::replica::bounds::STEADY_MS_MAX;
 use crate::replica::durable::{
@@ -17,7 +18,8 @@ use crate::replica::durable::{
 };
 use crate::replica::machine::migration_record::KEY_MIGRATION;
 use crate::replica::machine::sessions::{self, KEY_SESSION};
-use crate::replica::machine::version;
+use crate::replica::machine::txn::TxnOp;
+use crate::replica::machine::{members, version};
 use crate::tree::{self, Tree};
 
 /// Key of the record that holds the last zxid and time.
@@ -250,6 +252,10 @@ impl Restore for Machine {
             return Ok(());
         }
         for txn in open_entry(self, entry)? {
+            if matches!(&txn.op, TxnOp::Client { op, .. } if *op == OpCode::Reconfig as i32) {
+                let before = members::parse(self.members_text());
+                self.replayed.members.extend(before);
+            }
             let applied = self.apply(entry.term, &txn);
             let is_after = self.audits_replay.is_some_and(|after| applied.zxid > after);
             if is_after && self.replayed.audit.len() < Self::REPLAYED_LINES_MAX {
