@@ -7,6 +7,7 @@ import socket
 import struct
 
 CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, GET_CHILDREN, SYNC, PING, CREATE2, CLOSE = 1, 2, 3, 4, 5, 8, 9, 11, 15, -11
+RECONFIG, AUTH = 16, 100
 EPHEMERAL, SEQUENTIAL = 1, 2
 NO_NODE, NODE_EXISTS, SESSION_EXPIRED, SESSION_MOVED, NOT_READ_ONLY = -101, -110, -112, -118, -119
 FRAME_BYTES_MAX = 64 << 20
@@ -180,6 +181,14 @@ class Client:
 
     def sync(self, path="/"):
         self.call(SYNC, text(path))
+
+    def authenticate(self, scheme, auth):
+        self.send(struct.pack(">iii", -4, AUTH, 0) + text(scheme) + blob(auth.encode()))
+        self.reply(-4)
+
+    def reconfig(self, joining=None, leaving=None, members=None):
+        parts = [struct.pack(">i", -1) if part is None else text(part) for part in (joining, leaving, members)]
+        self.call(RECONFIG, b"".join(parts) + struct.pack(">q", -1))
 
     def ping(self):
         self.socket.sendall(struct.pack(">iii", 8, -2, PING))
