@@ -169,7 +169,7 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("rollback-unnoticed", Three, 20),
     mutant("remembers-no-acknowledgements", Three, 20),
     mutant("remembers-no-votes", Three, 20),
-    mutant("silent-voters-not-awaited", Three, 20),
+    mutant("silent-voters-not-awaited", Three, 200),
     mutant("rollback-mark-not-synced", Three, 20),
     mutant("answer-counts-what-came-later", Three, 60),
     mutant("cut-entry-counts-as-lost", Five, 60),

@@ -127,6 +127,12 @@ impl Session {
     pub fn last_answered(&self, server: usize, before_us: u64) -> Option<(u64, u64)> {
         last_before(self.answered.get(&server)?, before_us)
     }
+
+    /// Least timeout that the session had, microseconds, where a server has answered its client since then.
+    pub fn least_timeout_since(&self, since_us: u64) -> Option<u64> {
+        let answers = self.answered.values().flatten();
+        answers.filter(|(at_us, _)| *at_us > since_us).map(|(_, timeout_us)| *timeout_us).min()
+    }
 }
 
 fn keep(times: &mut Vec<(u64, u64)>, now: (u64, u64)) {
