@@ -111,21 +111,23 @@ def listed(ids):
     return " ".join(map(str, sorted(ids))) or "none"
 
 
-def by_wire(ensemble, i, *asked):
+def code_of(reconfig, asked, *failures):
     """The code of the answer, and after how many seconds it came."""
-    client = Client(*ensemble.address(i), Session(10_000))
-    client.authenticate("digest", SUPER)
     begun = time.monotonic()
     try:
-        client.reconfig(*asked)
+        reconfig(*asked)
         code = 0
-    except Refused as refusal:
-        code = refusal.code
-    except Lost:
-        code = LOST
-    seconds = time.monotonic() - begun
+    except failures as failure:
+        code = LOST if isinstance(failure, Lost) else failure.code
+    return code, time.monotonic() - begun
+
+
+def by_wire(ensemble, i, *asked):
+    client = Client(*ensemble.address(i), Session(10_000))
+    client.authenticate("digest", SUPER)
+    answered = code_of(client.reconfig, asked, Refused, Lost)
     client.close()
-    return code, seconds
+    return answered
 
 
 def by_kazoo(ensemble, i, *asked):
@@ -133,16 +135,10 @@ def by_kazoo(ensemble, i, *asked):
     from kazoo.exceptions import ZookeeperError
     client = KazooClient(":".join(map(str, ensemble.address(i))), timeout=10, auth_data=[("digest", SUPER)])
     client.start(10)
-    begun = time.monotonic()
-    try:
-        client.reconfig(*asked)
-        code = 0
-    except ZookeeperError as error:
-        code = error.code
-    seconds = time.monotonic() - begun
+    answered = code_of(client.reconfig, asked, ZookeeperError)
     client.stop()
     client.close()
-    return code, seconds
+    return answered
 
 
 class Five:

@@ -20,8 +20,9 @@ use lockkeeper_core::replica::{Machine, Replica};
 
 use super::agreement::Held;
 use super::conn::Violation;
+use super::removals::disk::Disk;
 use super::removals::takes_a_write;
-use super::removals::world::{Disk, World, line};
+use super::removals::world::{World, line};
 use super::rng::Rng;
 
 /// Longest wait for an answer to the operator, microseconds: an answer may take 5 s, and elections more.
@@ -52,7 +53,7 @@ pub struct Played {
 }
 
 impl Played {
-    /// What several seeds have seen.
+    /// Adds what another seed has seen.
     pub fn add(&mut self, other: &Self) {
         self.made += other.made;
         self.refused += other.refused;
@@ -126,9 +127,9 @@ struct Play {
     world: World,
     /// Servers 1 to 3 and 4 to 6 take turns.
     is_swap: bool,
-    /// Who does not vote is no member, and not an observer.
+    /// Servers without a vote are no members, instead of observers.
     leaves_out: bool,
-    /// Those that vote by the last change that was answered.
+    /// Voters by the last change that was answered.
     votes: Vec<u8>,
     /// A server, its raft id, and its disk as it was a while ago.
     copy: Option<(u8, u64, Disk)>,
@@ -138,7 +139,7 @@ struct Play {
     played: Played,
 }
 
-/// Asks for these voters. The others are observers, which have what they would need to vote, or no members.
+/// Request for these voters. The others are observers, which have what they would need to vote, or no members.
 fn change_to(world: &World, votes: &[u8], leaves_out: bool) -> Request {
     let members = world.ids().filter(|id| votes.contains(id) || !leaves_out);
     let lines = members.map(|id| format!("server.{id}={}", line(id, votes.contains(&id))));
@@ -383,7 +384,7 @@ impl Play {
         self.judge()
     }
 
-    /// All servers have the same state, with all that was answered.
+    /// Judges whether all servers have the same state, with all that was answered.
     fn judge(&self) -> Result<(), Violation> {
         let digests: BTreeSet<u128> =
             members(&self.world).map(|(_, machine)| machine.digest()).collect();

@@ -4,6 +4,8 @@
 //! removal, any majority of those that stay elects a leader and takes a write, whichever servers stop at that
 //! moment and whatever they had still to send, and also if those that go on lose their power then.
 
+pub(crate) mod disk;
+mod judge;
 pub(crate) mod world;
 
 use lockkeeper_core::proto::{Request, Text};

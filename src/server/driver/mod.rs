@@ -96,7 +96,7 @@ pub(super) struct State {
     /// Whether a checkpoint is to be completed as soon as that can be, because somebody waits for one.
     is_checkpoint_asked: bool,
     was_serving: bool,
-    /// What there is to say of this server's removal, if the members do not name it.
+    /// Words about this server's removal, if the members do not name it.
     removal: Option<String>,
     /// The directory is marked: the state is not that of the majority.
     is_marked: bool,

@@ -199,7 +199,7 @@ async fn a_server_that_was_removed_starts_again_says_so_and_is_added_again() {
     stop(servers.into_values()).await;
 }
 
-/// All that it knows of are gone, and those that are there now it has never heard of.
+/// The servers that it knows of are gone, and of those that are there it has never heard.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_was_away_while_all_others_were_replaced_comes_back() {
     let world = World::new(&reconfigurable());

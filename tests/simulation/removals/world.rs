@@ -16,20 +16,18 @@ use lockkeeper_core::proto::request::{Create, CreateKind, RequestHeader};
 use lockkeeper_core::proto::response::ReplyHeader;
 use lockkeeper_core::proto::{Acl, Reader, Request, frame};
 use lockkeeper_core::replica::durable::Restore as _;
-use lockkeeper_core::replica::inspect::PeerStatus;
-use lockkeeper_core::replica::peer::{RaftMessage, RaftMessageType, server_of};
+use lockkeeper_core::replica::peer::server_of;
 use lockkeeper_core::replica::{
-    Append, ClientRequest, Drained, Entry, EntryKind, HardState, Input, Machine, Mark, Membership,
-    PeerMessage, Replica, Restored, SendImage, Setup, Status, TICK_MS, Urgency,
+    ClientRequest, Drained, HardState, Input, Membership, PeerMessage, Replica, Restored,
+    SendImage, Setup, TICK_MS, Urgency,
 };
-use lockkeeper_core::tree;
 
+use super::disk::Disk;
 use crate::conn::Violation;
-use crate::membership::Membership as Voters;
 use crate::rng::Rng;
 use crate::rollback::Evidence;
 
-/// How long anything may take that must happen, in microseconds.
+/// Longest time for anything that must happen, microseconds.
 const PATIENCE_US: u64 = 30_000_000;
 /// Time between two writes of the client that writes all the time, microseconds.
 const WRITE_US_MAX: u64 = 20_000;
@@ -37,8 +35,6 @@ const WRITE_US_MAX: u64 = 20_000;
 const RECONNECTED: u64 = 10_000_000;
 /// Longest time that an image is on its way, microseconds.
 const IMAGE_US_MAX: u64 = 300_000;
-/// Longest time for which a server leads that has no vote any more, microseconds.
-const VOTELESS_US_MAX: u64 = 1_000_000;
 /// Records that are handed to a disk at once.
 const RECORDS_MAX: usize = 1000;
 
@@ -51,72 +47,6 @@ enum Event {
     Image { from: u8, image: SendImage },
 }
 
-/// Records of a state.
-type Records = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// A disk: what is on it for good, and what is on its way there.
-#[derive(Clone, Debug, Default)]
-pub struct Disk {
-    pub entries: BTreeMap<u64, Entry>,
-    pub hard_state: HardState,
-    /// Whether the last of them are to be made durable now, or with the next that are.
-    writing: Vec<(Append, bool)>,
-    /// Records of the last checkpoint, and its mark.
-    state: Records,
-    mark: Option<Mark>,
-    /// Those of the next one, as far as they have come.
-    next: Records,
-    /// An image that was received.
-    received: Option<(Mark, Records)>,
-}
-
-impl Disk {
-    /// The oldest append that is on its way is there: its number, if somebody waits for it.
-    fn advance(&mut self) -> Option<u64> {
-        let until = self.writing.iter().position(|(_, is_synced)| *is_synced)?;
-        let mut number = None;
-        for (append, _) in self.writing.drain(..=until) {
-            if append.install.is_some() {
-                let (mark, state) = self.received.take().expect("it was received");
-                (self.mark, self.state, self.next) = (Some(mark), state.clone(), state);
-                self.entries.clear();
-            }
-            for entry in append.entries {
-                self.entries.split_off(&entry.index);
-                self.entries.insert(entry.index, entry);
-            }
-            self.hard_state = append.hard_state.unwrap_or(self.hard_state);
-            number = Some(append.number);
-        }
-        number
-    }
-
-    /// The process has ended.
-    fn forget(&mut self) {
-        self.writing.clear();
-        self.next = self.state.clone();
-        self.received = None;
-    }
-
-    /// The state of the last checkpoint, if there is one.
-    fn restored(&self, mut machine: Machine) -> Machine {
-        if let Some(mark) = &self.mark {
-            for (key, value) in &self.state {
-                machine.record(key, value).expect("it was stored");
-            }
-            machine.finish(mark).expect("it was stored");
-        }
-        machine
-    }
-}
-
-fn fresh() -> Machine {
-    Machine::fresh(tree::Options {
-        super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_owned()),
-        ..tree::Options::default()
-    })
-}
-
 #[derive(Debug)]
 pub struct Server {
     pub replica: Option<Replica>,
@@ -124,14 +54,16 @@ pub struct Server {
     life: u64,
     pub disk: Disk,
     durable_us: u64,
-    /// Whom it has links with, if they follow it, too.
-    follows: BTreeSet<u8>,
+    /// Servers that it has links with, if they follow it, too.
+    pub follows: BTreeSet<u8>,
     /// The server lines with which it starts.
     lines: Vec<ServerSpec>,
-    /// What others have promised to this process.
+    /// Promises that others gave to this process.
     pub evidence: Evidence,
     /// Raft ids of those that have answered what they remember of it.
-    answered: BTreeSet<u64>,
+    pub answered: BTreeSet<u64>,
+    /// Begin of the time for which it leads without a vote.
+    pub voteless_since_us: Option<u64>,
     /// Frames that each connection was sent, and whether it was closed.
     seen: BTreeMap<u64, (Vec<Bytes>, bool)>,
 }
@@ -143,7 +75,7 @@ pub struct World {
     queue: BTreeMap<(u64, u64), Event>,
     next_event: u64,
     pub servers: Vec<Server>,
-    /// Who votes before the first entry.
+    /// Voters before the first entry.
     founders: Membership,
     /// By sender and receiver: the number of the link, and when the last message arrives.
     links: BTreeMap<(u8, u8), (u64, u64)>,
@@ -156,9 +88,7 @@ pub struct World {
     pub next_xid: i32,
     /// Numbers of the writes that were answered.
     pub written: BTreeSet<i32>,
-    /// Since when servers lead without a vote.
-    voteless: BTreeMap<u8, u64>,
-    /// What was broken in the middle of a step.
+    /// Rule that was broken in the middle of a step.
     broken: Option<Violation>,
 }
 
@@ -169,7 +99,8 @@ pub fn line(id: u8, votes: bool) -> ServerSpec {
 }
 
 impl World {
-    /// So many servers, all of which run, and of which these vote. `has_checkpoints`: their disks are given some.
+    /// A world of so many servers, all of which run, and of which these vote. `has_checkpoints`: their disks are given
+    /// some.
     pub fn new(mut rng: Rng, count: u8, voters: &[u8], has_checkpoints: bool) -> Self {
         let latency_us_max = *rng.pick(&[100, 2000, 20_000]);
         let sync_us_max = *rng.pick(&[1, 1000, 30_000]);
@@ -188,7 +119,6 @@ impl World {
             writer: None,
             next_xid: 1,
             written: BTreeSet::new(),
-            voteless: BTreeMap::new(),
             broken: None,
         };
         for id in 1..=count {
@@ -202,6 +132,7 @@ impl World {
                 lines: (1..=count).map(|id| line(id, voters.contains(&id))).collect(),
                 evidence: Evidence::default(),
                 answered: BTreeSet::new(),
+                voteless_since_us: None,
                 seen: BTreeMap::new(),
             });
         }
@@ -240,7 +171,7 @@ impl World {
             durable: self.has_checkpoints,
             ..Setup::default()
         };
-        let mut machine = disk.restored(fresh());
+        let mut machine = disk.restored();
         let begun = disk.mark.as_ref().map_or((0, 0), |mark| (mark.index, mark.term));
         let applied = disk.hard_state.commit.max(begun.0);
         for entry in disk.entries.range(begun.0 + 1..applied + 1).map(|(_, entry)| entry) {
@@ -263,6 +194,7 @@ impl World {
         server.replica = Some(replica);
         server.evidence = Evidence::default();
         server.answered.clear();
+        server.voteless_since_us = None;
         self.act(id);
         self.follow_links();
         let in_us = self.rng.below(TICK_MS * 1000);
@@ -326,7 +258,7 @@ impl World {
         }
     }
 
-    /// All links are cut, with what is on them, and made anew.
+    /// Cuts all links, with what is on them, and makes them anew.
     pub fn relink(&mut self) {
         self.queue.retain(|_, event| !matches!(event, Event::Deliver { .. }));
         let pairs: Vec<(u8, u8)> = self.links.keys().copied().collect();
@@ -386,37 +318,10 @@ impl World {
         Ok(())
     }
 
-    /// So much time passes.
+    /// Lets so much time pass.
     pub fn pass(&mut self, us: u64) -> Result<(), Violation> {
         let until_us = self.now_us + us;
         self.until("time passes", |world| world.now_us >= until_us)
-    }
-
-    /// How all servers are.
-    pub fn all_shown(&self) -> String {
-        let shown: Vec<String> = self.ids().map(|id| self.shown(id)).collect();
-        shown.join("; ")
-    }
-
-    fn shown(&self, id: u8) -> String {
-        let Server { replica: Some(replica), follows, raft_id, .. } = self.server(id) else {
-            return format!("\n{id} is down");
-        };
-        let status = replica.status();
-        let Status { mode, term, leader, applied, .. } = status;
-        let peer = |peer: &PeerStatus| {
-            let PeerStatus { server, votes, is_connected, is_synced, .. } = peer;
-            format!("{server}:{}{}{}", *votes as u8, *is_connected as u8, *is_synced as u8)
-        };
-        let peers: Vec<String> = status.peers.iter().map(peer).collect();
-        let voters = self.voters(id, applied);
-        let text = replica.machine().members_text().replace('\n', " ").replace("127.0.0.1", "");
-        let why = replica.obstacle().or(replica.refused().map(|refusal| refusal.words.as_str()));
-        format!(
-            "\n{id} ({raft_id:x}): {mode:?} term {term} leader {leader:?} applied {applied} follows {follows:?} {} \
-             {voters:?} {text} {why:?}",
-            peers.join(" ")
-        )
     }
 
     fn happen(&mut self, event: Event) {
@@ -462,8 +367,8 @@ impl World {
         let id = server_of(to);
         let is_there = self.server(id).raft_id == to && self.links.contains_key(&(from, id));
         let image = mark.clone().filter(|mark| mark.index == index && is_there);
-        let image = image
-            .map(|mark| (mark, state.clone(), Box::new(self.server(from).disk.restored(fresh()))));
+        let image =
+            image.map(|mark| (mark, state.clone(), Box::new(self.server(from).disk.restored())));
         self.step(from, Input::ImageSent { to, ok: image.is_some() });
         if let Some((mark, state, machine)) = image {
             self.server_mut(id).disk.received = Some((mark.clone(), state));
@@ -580,87 +485,21 @@ impl World {
         server.evidence.settle(id, &status);
         while has_checkpoints && let Drained::Changes(changes) = replica.drain_changes(RECORDS_MAX)
         {
-            if changes.begins_full_pass {
-                server.disk.next.clear();
-            }
-            for record in changes.records.iter() {
-                match record.value {
-                    Some(value) => server.disk.next.insert(record.key.to_vec(), value.to_vec()),
-                    None => server.disk.next.remove(record.key),
-                };
-            }
-            if let Some(mark) = changes.mark {
-                server.disk.mark = Some(mark.clone());
-                server.disk.state = server.disk.next.clone();
+            if let Some(mark) = server.disk.take(changes) {
                 replica.step(Input::ImageWritten { mark });
             }
         }
-        let raft_id = server.raft_id;
-        let has_vote = |voters: Voters| voters.has_vote(raft_id);
-        let leads = status.leading_ms.is_some();
-        if !leads || self.voters(id, status.applied).is_ok_and(has_vote) {
-            self.voteless.remove(&id);
-        } else if *self.voteless.entry(id).or_insert(self.now_us) + VOTELESS_US_MAX < self.now_us {
-            self.broken = Some(format!("server {id} leads without a vote: {}", self.shown(id)));
-        }
+        self.judge_leader(id, &status);
     }
 
-    /// Who votes, by the log of a server up to an index.
-    ///
-    /// # Errors
-    /// A change in the log makes no sense.
-    pub fn voters(&self, id: u8, applied: u64) -> Result<Voters, Violation> {
-        let mut voters = self.voters_from(id, applied)?;
-        Ok(voters.swap_remove(0))
+    /// Voters before the first entry.
+    pub(super) fn founders(&self) -> &Membership {
+        &self.founders
     }
 
-    /// The same, and behind each change that follows in its log.
-    fn voters_from(&self, id: u8, applied: u64) -> Result<Vec<Voters>, Violation> {
-        let Disk { entries, writing, mark, .. } = &self.server(id).disk;
-        let late = writing.iter().flat_map(|(append, _)| &append.entries);
-        let mut all: BTreeMap<u64, &Entry> =
-            entries.iter().map(|(at, entry)| (*at, entry)).collect();
-        for entry in late {
-            all.split_off(&entry.index);
-            all.insert(entry.index, entry);
-        }
-        let (from, begun) = match mark {
-            Some(mark) => (mark.index, &mark.membership),
-            None => (0, &self.founders),
-        };
-        let mut known = vec![Voters::from(begun)];
-        let changes =
-            all.range(from + 1..).filter(|(_, entry)| entry.kind == EntryKind::ConfChange);
-        for (index, entry) in changes {
-            let next = known[known.len() - 1].changed(&entry.data)?;
-            if *index <= applied {
-                known.clear();
-            }
-            known.push(next);
-        }
-        Ok(known)
-    }
-
-    /// A server votes, or asks for votes: not before a majority has answered what it remembers, of those who vote by
-    /// its own knowledge, or behind some change that it does not know to be committed.
-    fn judge_vote(&mut self, id: u8, message: &RaftMessage) {
-        let kind = message.get_msg_type();
-        let votes = match kind {
-            RaftMessageType::MsgRequestVoteResponse => !message.reject,
-            kind => kind == RaftMessageType::MsgRequestVote,
-        };
-        let Some(replica) = self.replica(id).filter(|_| votes) else { return };
-        let Server { raft_id, answered, .. } = self.server(id);
-        let has_answered = |other: u64| other == *raft_id || answered.contains(&other);
-        let known = self.voters_from(id, replica.status().applied);
-        let is_enough =
-            known.is_ok_and(|known| known.iter().any(|voters| voters.is_quorum(has_answered)));
-        if !is_enough {
-            self.broken = Some(format!(
-                "server {id} votes, and only {answered:?} have answered: {}",
-                self.shown(id)
-            ));
-        }
+    /// A rule is broken.
+    pub(super) fn breaks(&mut self, words: Violation) {
+        self.broken = Some(words);
     }
 
     pub fn connect(&mut self, id: u8, conn: u64) {

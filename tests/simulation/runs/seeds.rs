@@ -345,7 +345,7 @@ fn a_survivor_of_a_lost_majority_goes_on_with_all_that_is_left() {
     assert!(is_enough, "seen too rarely: {seen:?}");
 }
 
-/// How many live migrations the gate plays: of one in thirty, the takeover is beside a deposed leader. `simulate
+/// Live migrations that the gate plays: of one in thirty, the takeover is beside a deposed leader. `simulate
 /// --migrations --seeds 1..501` plays more.
 const MIGRATIONS: u64 = 100;
 

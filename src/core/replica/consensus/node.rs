@@ -94,7 +94,7 @@ pub(in crate::replica) struct Consensus {
     elections: u64,
     rollback: Rollback,
     terms: Terms,
-    /// Whom this leader has asked last to lead instead.
+    /// Voter that this leader has asked last to lead instead.
     asked_last: Option<u64>,
     /// Ticks for which `raft` has not known of any sign of life, of each server that this leader has heard.
     silent_ticks: BTreeMap<u64, u64>,

@@ -14,7 +14,7 @@ use crate::replica::messages::{PeerMessage, Promise, server_of};
 pub(in crate::replica) struct Rollback {
     /// What the others have promised.
     promises: Promises,
-    /// What others are asked whether they remember it.
+    /// Question to the others: what they remember of this server.
     asking: Option<Asking>,
     /// Enough of them have answered.
     is_concluded: bool,

@@ -34,11 +34,11 @@ pub(in crate::replica) struct Ensemble {
     owes_mark: bool,
     /// The term in which this leader has proposed it.
     mark_proposed: Option<u64>,
-    /// Since when votes count that are to count no longer, microseconds.
+    /// Begin of the time in which votes count that are to count no longer, microseconds.
     change_since_us: Option<u64>,
-    /// What the votes wait for before they follow the members, as of this leader's last look.
+    /// Obstacle to the votes following the members, as of this leader's last look.
     awaited: Option<String>,
-    /// What a change lacked that was refused.
+    /// Lack for which a change was refused.
     refused: Option<String>,
 }
 
@@ -223,7 +223,7 @@ impl Ensemble {
         self.change_since_us = is_so.then(|| self.change_since_us.unwrap_or(now_us));
     }
 
-    /// Since when that is so, microseconds.
+    /// Begin of that time, microseconds.
     pub(in crate::replica) fn change_since_us(&self) -> Option<u64> {
         self.change_since_us
     }
@@ -233,7 +233,7 @@ impl Ensemble {
         self.awaited = awaited;
     }
 
-    /// What they wait for.
+    /// Obstacle to the votes following the members.
     pub(in crate::replica) fn awaited(&self) -> Option<&str> {
         self.awaited.as_deref()
     }
@@ -243,7 +243,7 @@ impl Ensemble {
         self.refused = Some(lacks);
     }
 
-    /// What the last one lacked that was refused since the last call.
+    /// Lack for which the last change was refused since the last call.
     pub(in crate::replica) fn take_refused(&mut self) -> Option<String> {
         self.refused.take()
     }

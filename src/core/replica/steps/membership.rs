@@ -54,7 +54,7 @@ impl Replica {
         self.ensemble.announce(of_text, version, leaving)
     }
 
-    /// What the last change of members lacked that this leader has refused since the last call (-13).
+    /// Lack for which this leader has refused the last change of members (-13) since the last call.
     pub fn take_refused_change(&mut self) -> Option<String> {
         self.ensemble.take_refused()
     }

@@ -103,8 +103,8 @@ impl Change {
         !Self::before(peers).is_subset(&self.voters)
     }
 
-    /// What it waits for: a majority of the voters now, and of the servers that are `meant` to vote behind it, must
-    /// keep up with the leader.
+    /// Lack for which it waits: a majority of the voters now, and of the servers that are `meant` to vote behind it,
+    /// must keep up with the leader.
     pub(super) fn lacks(&self, meant: &[u8], peers: &[PeerProgress]) -> Option<String> {
         let keep_up = |ids: &BTreeSet<u64>| -> BTreeSet<u8> {
             let peers = peers.iter().filter(keeps_up).filter(|peer| ids.contains(&peer.id));
@@ -134,7 +134,7 @@ fn servers(ids: &BTreeSet<u64>) -> Vec<u8> {
     ids.iter().map(|id| server_of(*id)).collect()
 }
 
-/// Those of the members that are meant to vote.
+/// Ids of the members that are meant to vote.
 pub(super) fn participants(members: &Members) -> Vec<u8> {
     let participants = members.values().filter(|spec| spec.role == Role::Participant);
     participants.map(|spec| spec.id).collect()
@@ -250,7 +250,7 @@ impl Replica {
         self.ensemble.votes_change(changes, self.clocks.now_us());
     }
 
-    /// As the leader: what keeps the votes from following the members, if they have not for long.
+    /// Obstacle to the votes following the members, if they have not for long, as the leader knows it.
     pub(super) fn votes_obstacle(&self) -> Option<String> {
         let (now_us, since_us) = (self.clocks.now_us(), self.ensemble.change_since_us()?);
         if self.leadership.leads().is_none() || now_us < since_us + CHANGE_US_MAX {

@@ -14,7 +14,7 @@ const CAUGHT_UP_ENTRIES_MAX: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::replica) struct PeerProgress {
     pub(in crate::replica) id: u64,
-    /// In the middle of a change: before it or after it.
+    /// Its vote counts; in the middle of a change, before it or after it.
     pub(in crate::replica) votes: bool,
     /// It was heard from within an election timeout.
     pub(in crate::replica) is_active: bool,
