@@ -150,6 +150,12 @@ impl Consensus {
         false
     }
 
+    /// Index of the last change of membership in the log here that is not applied; 0 if there is none.
+    pub(super) fn last_change(&self) -> u64 {
+        let changes = self.node.store().changes_behind(self.node.raft.raft_log.applied);
+        changes.map(|entry| entry.index).max().unwrap_or(0)
+    }
+
     /// Raft ids of the voters; in the middle of a change, of those before it as well: a majority of each
     /// set decides.
     pub(in crate::replica) fn voters_of_both(&self) -> Vec<Vec<u64>> {
