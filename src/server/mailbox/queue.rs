@@ -24,6 +24,13 @@ impl Queue {
         Self { messages, ticks: Ticks::new() }
     }
 
+    /// Adds all that has arrived by now to `batch`.
+    pub(in crate::server) fn take_all(&mut self, batch: &mut Vec<Message>) {
+        while let Ok(message) = self.messages.try_recv() {
+            batch.push(message);
+        }
+    }
+
     /// Waits for messages or for time to pass, and adds what has arrived to `batch`. False: no sender is
     /// left who could send anything.
     pub(in crate::server) async fn turn(&mut self, batch: &mut Vec<Message>) -> bool {

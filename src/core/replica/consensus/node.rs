@@ -62,7 +62,7 @@ const MESSAGES_INFLIGHT_MAX: usize = 256;
 /// Payload bytes proposed and not committed yet; above, proposals wait.
 const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
 /// Payload bytes applied in one go.
-const COMMITTED_BYTES_MAX: u64 = 4 << 20;
+const COMMITTED_BYTES_MAX: u64 = 512 << 10;
 /// The consensus of one replica.
 pub(in crate::replica) struct Consensus {
     node: RawNode<Tail>,
@@ -229,6 +229,16 @@ impl Consensus {
         self.listen();
         self.lazy_sync.choose_relied_on(&self.node.raft);
         self.is_leader() && self.node.raft.heartbeat_elapsed() == 0
+    }
+
+    /// This server did nothing for longer than its ticks tell, and heard no other one in that time: it begins anew to
+    /// wait for its leader, or as a leader for a majority. Often all servers were busy with the same entry.
+    pub(in crate::replica) fn was_late(&mut self) {
+        let raft = &mut self.node.raft;
+        let waits = matches!(raft.state, StateRole::Follower | StateRole::Leader);
+        if waits {
+            raft.election_elapsed = 0;
+        }
     }
 
     /// Stands for election now.

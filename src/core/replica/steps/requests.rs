@@ -25,13 +25,18 @@ impl Replica {
             match wanted {
                 None | Some(Wanted::ReadIndex) => {}
                 Some(Wanted::Txn { sequence, op }) => {
-                    if op == TxnOp::CloseSession {
-                        self.sessions.set_closing(session);
-                    }
-                    self.forward((conn, sequence), session, xid, &op);
+                    self.set_out((conn, sequence), session, xid, &op);
                 }
             }
         }
+    }
+
+    /// A transaction of a client sets out for the leader.
+    pub(super) fn set_out(&mut self, place: (ConnId, u64), session: i64, cxid: i32, op: &TxnOp) {
+        if *op == TxnOp::CloseSession {
+            self.sessions.set_closing(session);
+        }
+        self.forward(place, session, cxid, op);
     }
 
     /// Adds a client's transaction to those that wait for the leader.
@@ -43,6 +48,8 @@ impl Replica {
         op: &TxnOp,
     ) {
         let ids = self.clients.identities(conn);
-        self.forwarding.push((conn, sequence), session, cxid, ids, op);
+        let ends = *op == TxnOp::CloseSession;
+        let ephemerals = if ends { self.state.machine().tree().ephemerals_of(session) } else { 0 };
+        self.forwarding.push((conn, sequence), session, cxid, ids, (op, ephemerals));
     }
 }
