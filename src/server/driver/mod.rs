@@ -186,14 +186,13 @@ impl Driver {
     /// connections to write others: they write those first, whatever there is to do already. False:
     /// there is no sender any more.
     async fn wait(&mut self, batch: &mut Vec<Message>) -> bool {
-        let owes_answers = self.replica.owes_answers();
-        let owes_work = owes_answers || self.state.is_unsettled;
-        if owes_answers || self.made_bytes() >= OUTPUT_BYTES_PER_TURN_MAX {
+        let owes_work = !batch.is_empty() || self.replica.owes_answers() || self.state.is_unsettled;
+        if owes_work || self.made_bytes() >= OUTPUT_BYTES_PER_TURN_MAX {
             self.let_write().await;
         }
         tokio::select! {
             biased;
-            goes_on = self.messages.turn(batch) => goes_on,
+            goes_on = self.messages.turn(batch), if batch.len() < DRIVER_BATCH_MAX => goes_on,
             () = ready(()), if owes_work => true,
         }
     }
@@ -239,26 +238,22 @@ impl Driver {
         now_us
     }
 
-    /// Gives the replica what has come, and does what it wants.
+    /// Gives the replica what has come, as much as there is time for, and does what it wants.
     async fn step(&mut self, batch: &mut Vec<Message>) -> Result<Turn, ServerError> {
-        let messages = batch.len();
-        let mut now_us = self.begin(batch).await?;
-        let began_us = now_us;
+        let began_us = self.begin(batch).await?;
+        let before = batch.len();
         batch.reverse();
         while let Some(message) = batch.pop() {
-            if self.made_bytes() >= OUTPUT_BYTES_PER_TURN_MAX || self.is_over(now_us) {
-                self.settle(now_us)?;
-                self.note_turn(now_us);
-                self.let_write().await;
-                batch.reverse();
-                now_us = self.begin(batch).await?;
-                batch.reverse();
+            self.take(message, began_us)?;
+            if self.made_bytes() >= OUTPUT_BYTES_PER_TURN_MAX || self.is_over(began_us) {
+                break;
             }
-            self.take(message, now_us)?;
         }
+        batch.reverse();
+        let messages = before - batch.len();
         let stepped_us = self.connections.figures().now_us();
-        self.settle(now_us)?;
-        self.note_turn(now_us);
+        self.settle(began_us)?;
+        self.note_turn(began_us);
         Ok(Turn { messages, began_us, stepped_us })
     }
 

@@ -10,6 +10,9 @@ use super::message::Message;
 use super::ticks::Ticks;
 use crate::server::limits::DRIVER_BATCH_MAX;
 
+/// Messages that the driver may have taken and not looked at, in turns.
+const BATCHES_MAX: usize = 4;
+
 /// The driver's queue.
 #[derive(Debug)]
 pub(in crate::server) struct Queue {
@@ -24,9 +27,11 @@ impl Queue {
         Self { messages, ticks: Ticks::new() }
     }
 
-    /// Adds all that has arrived by now to `batch`.
+    /// Adds what has arrived by now to `batch`, until that has a few turns' messages.
     pub(in crate::server) fn take_all(&mut self, batch: &mut Vec<Message>) {
-        while let Ok(message) = self.messages.try_recv() {
+        while batch.len() < BATCHES_MAX * DRIVER_BATCH_MAX
+            && let Ok(message) = self.messages.try_recv()
+        {
             batch.push(message);
         }
     }

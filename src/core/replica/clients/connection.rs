@@ -221,6 +221,25 @@ impl Connection {
             || self.waiting_work > BEFORE_WRITE_MAX && !mutant!("write-sets-out-behind-reads")
     }
 
+    /// Numbers the transactions that are held at the front, up to the next reads that are dear together.
+    pub(super) fn set_out(&mut self) -> Vec<(u64, i32, TxnOp)> {
+        let (mut unsent, mut before) = (Vec::new(), 0);
+        for pending in &mut self.queue {
+            before += pending.likely_work();
+            if before > BEFORE_WRITE_MAX {
+                break;
+            }
+            let Pending::Held { xid, op, at_us, .. } = *pending else { continue };
+            self.next_sequence += 1;
+            self.held -= 1;
+            let write = Pending::Write { sequence: self.next_sequence, xid, op, at_us };
+            if let Pending::Held { txn, .. } = std::mem::replace(pending, write) {
+                unsent.push((self.next_sequence, xid, txn));
+            }
+        }
+        unsent
+    }
+
     /// A number for the next transaction.
     pub(in crate::replica) fn take_sequence(&mut self) -> u64 {
         self.next_sequence += 1;

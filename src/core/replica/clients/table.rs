@@ -245,7 +245,10 @@ impl Clients {
 
     /// Transactions that set out now, after the reads in front of them.
     pub(in crate::replica) fn take_unsent(&mut self) -> Vec<Unsent> {
-        std::mem::take(&mut self.unsent)
+        let mut unsent = std::mem::take(&mut self.unsent);
+        let is_open = |known: &Connection| known.phase == Phase::Open;
+        unsent.retain(|unsent| self.connections.get(&unsent.conn).is_some_and(is_open));
+        unsent
     }
 
     /// The connection that a session uses here.

@@ -135,9 +135,14 @@ impl Turn {
         self.taken_bytes += std::mem::take(&mut self.output_bytes);
     }
 
-    /// Those that wait have their turn. False: they had it.
-    pub(super) fn end(&mut self) -> bool {
-        !std::mem::replace(&mut self.has_ended, true)
+    /// Whether those that wait had their turn.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Those that wait had their turn.
+    pub(super) fn end(&mut self) {
+        self.has_ended = true;
     }
 
     /// Whether another answer has room. `is_dear`: its read is.
@@ -201,7 +206,8 @@ impl Turn {
             self.until = None;
             return None;
         }
-        let conn = self.small.pop_front().or_else(|| self.others.pop_front());
+        // Those with a small load have been asked at the beginning.
+        let conn = self.others.pop_front().or_else(|| self.small.pop_front());
         self.until = conn.map(|_| (self.work + PORTION).min(most));
         conn
     }

@@ -34,6 +34,8 @@ impl Replica {
         }
         if self.consensus.step(message) == Verdict::Taken && self.consensus.awaits_image(mark.index)
         {
+            // The image has them.
+            self.unapplied.clear();
             self.state.receive(mark, machine);
         }
     }

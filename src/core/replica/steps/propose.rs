@@ -7,7 +7,7 @@
 //! Takes the place of ZooKeeper's request processors in front of the log.
 
 use crate::replica::Replica;
-use crate::replica::clients::{Unsent, WriteBatch};
+use crate::replica::clients::WriteBatch;
 use crate::replica::machine::{Decider, txn};
 use crate::replica::messages::PeerMessage;
 use crate::tree::Rules;
@@ -25,9 +25,7 @@ impl Replica {
     /// Gives what was collected to the leader, or to the log if that is this server; and asks for a
     /// read index if something waits for one.
     pub(in crate::replica) fn propose(&mut self) {
-        for Unsent { conn, sequence, session, xid, op } in self.clients.take_unsent() {
-            self.set_out((conn, sequence), session, xid, &op);
-        }
+        self.set_out_held();
         let term = self.consensus.term();
         if self.consensus.is_leader() {
             if self.may_propose() {

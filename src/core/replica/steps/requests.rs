@@ -5,7 +5,7 @@
 //! anything itself.
 
 use crate::replica::Replica;
-use crate::replica::clients::Wanted;
+use crate::replica::clients::{Unsent, Wanted};
 use crate::replica::machine::TxnOp;
 use crate::replica::request::{ClientRequest, ConnId};
 
@@ -14,6 +14,8 @@ impl Replica {
     pub(in crate::replica) fn requests(&mut self, conn: ConnId, requests: Vec<ClientRequest>) {
         let session = self.clients.connection(conn).and_then(|known| known.session);
         let Some(session) = session else { return };
+        // They were asked before.
+        self.set_out_held();
         let decider = self.state.machine().decider();
         for request in requests {
             let (xid, auth) = (request.xid, request.is_auth());
@@ -28,6 +30,13 @@ impl Replica {
                     self.set_out((conn, sequence), session, xid, &op);
                 }
             }
+        }
+    }
+
+    /// Transactions that were held behind reads set out.
+    pub(super) fn set_out_held(&mut self) {
+        for Unsent { conn, sequence, session, xid, op } in self.clients.take_unsent() {
+            self.set_out((conn, sequence), session, xid, &op);
         }
     }
 

@@ -108,3 +108,34 @@ fn what_a_connection_costs_is_counted_and_the_dearest_request_named() {
     assert_eq!(dearest.work_ns / 1000, 300);
     assert_eq!(rig.replica.take_dearest(), None, "it was taken");
 }
+
+#[test]
+fn a_request_that_comes_just_when_a_held_write_sets_out_does_not_overtake_it() {
+    let mut rig = rig();
+    let data = Some(Bytes::from(vec![7; 700 << 10]));
+    let big = Request::SetData { path: "/big".into(), data, version: -1 };
+    rig.send(OTHER, &[(1, create("/big", 0)), (2, big)]);
+    let mut requests: Vec<_> = (0..8).map(ephemerals).collect();
+    requests.extend((8..11).map(|xid| (xid, get("/big", false))));
+    requests.push((11, create("/held", 0)));
+    rig.send(BUSY, &requests);
+    while rig.more.pop() != Some(BUSY) {
+        rig.advance_ms(1);
+    }
+    // Room is for the last read, behind which the write sets out; in the same turn comes another one.
+    rig.replica.step(Input::Room { conn: BUSY });
+    rig.send(BUSY, &[(12, create("/held/late", 0))]);
+    assert_eq!(rig.all_replies(BUSY), (0..13).map(|xid| (xid, 0)).collect::<Vec<_>>());
+    assert_eq!(rig.replica.status().outstanding, 0);
+}
+
+#[test]
+fn writes_behind_one_dear_read_set_out_together() {
+    let mut rig = rig();
+    let mut requests = vec![ephemerals(0)];
+    requests.extend((1..100).map(|xid| (xid, create(&format!("/w{xid}"), 0))));
+    let entries = rig.log.len();
+    rig.send(BUSY, &requests);
+    assert_eq!(rig.all_replies(BUSY), (0..100).map(|xid| (xid, 0)).collect::<Vec<_>>());
+    assert_eq!(rig.log.len() - entries, 1, "in one entry");
+}

@@ -177,7 +177,7 @@ impl Clients {
 
     /// There is nothing else to do in this turn: those that wait have their turn. False: none has.
     pub(in crate::replica) fn end_turn(&mut self, machine: &Machine) -> bool {
-        self.turn.has_postponed() && self.turn.end() && self.take_turns(machine)
+        !self.turn.has_ended() && self.take_turns(machine)
     }
 
     fn take_turns(&mut self, machine: &Machine) -> bool {
@@ -186,6 +186,9 @@ impl Clients {
         while let Some(conn) = self.turn.next_in_turn(most) {
             self.resume(machine, conn);
             is_any = true;
+        }
+        if is_any {
+            self.turn.end();
         }
         is_any
     }
@@ -280,18 +283,18 @@ impl Clients {
     fn set_out(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         let Some(session) = connection.session else { return };
-        if let Some(Pending::Held { xid, op, txn, at_us }) = connection.pop() {
-            let sequence = connection.take_sequence();
-            connection.queue.push_front(Pending::Write { sequence, xid, op, at_us });
-            self.unsent.push(Unsent { conn, sequence, session, xid, op: txn });
-        }
+        let unsent = connection.set_out().into_iter();
+        let unsent = unsent.map(|(sequence, xid, op)| Unsent { conn, sequence, session, xid, op });
+        self.unsent.extend(unsent);
     }
 
     /// Answers what is at the front, which waits for nothing. False if the connection ends by it.
     fn answer_front(&mut self, machine: &Machine, conn: ConnId) -> bool {
         let connection = self.connections.get_mut(&conn);
         let front = connection.and_then(|known| {
-            let front = known.pop();
+            let is_on_its_way =
+                matches!(known.queue.front()?, Pending::Write { .. } | Pending::Held { .. });
+            let front = if is_on_its_way { None } else { known.pop() };
             self.waiting -= u64::from(front.is_some() && known.queue.is_empty());
             front
         });

@@ -88,9 +88,11 @@ impl Consensus {
         &mut self,
         from: u64,
         (question, index): (u64, u64),
-        voters: Vec<u64>,
+        mut voters: Vec<u64>,
         now_us: u64,
     ) -> bool {
+        voters.sort_unstable();
+        voters.dedup();
         let are_both = [from, self.id()].iter().all(|id| voters.contains(id));
         let is_asked = are_both && self.rollback.told(question, index, voters);
         if is_asked {
