@@ -81,6 +81,13 @@ impl Consensus {
         !self.node.store().membership().get_voters_outgoing().is_empty()
     }
 
+    /// Whether a change gives a server its vote that is not over.
+    pub(in crate::replica) fn gets_vote(&self, id: u64) -> bool {
+        let state = self.node.store().membership();
+        let is_old = state.get_voters_outgoing().contains(&id);
+        self.is_joint() && state.get_voters().contains(&id) && !is_old
+    }
+
     /// Who takes part; `None` while that is changing.
     pub(in crate::replica) fn settled_membership(&self) -> Option<Membership> {
         (!self.is_joint()).then(|| membership_of(self.node.store().membership()))
