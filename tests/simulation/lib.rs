@@ -38,7 +38,6 @@
 pub mod agreement;
 pub mod attacks;
 pub mod bounds;
-pub mod busy;
 #[cfg(feature = "mutants")]
 pub mod catalogue;
 pub mod changes;

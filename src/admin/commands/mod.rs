@@ -198,8 +198,7 @@ mod tests {
                 "last_latency",
                 "min_latency",
                 "avg_latency",
-                "max_latency",
-                "work_us"
+                "max_latency"
             ]
         );
         assert_eq!(full["session_id"], SESSION);

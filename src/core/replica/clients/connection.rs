@@ -8,18 +8,16 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use super::turn::{BEFORE_WRITE_MAX, Load, Work, is_dear, likely_work};
 use crate::proto::Writer as _;
 use crate::proto::connect::ConnectResponse;
 use crate::proto::request::Request;
 use crate::proto::response::{ReplyHeader, encode_event, encode_reply};
 use crate::proto::{ErrorCode, EventType, OpCode, Response, Text, frame};
 use crate::replica::inspect::{ConnectionReport, Latency};
-use crate::replica::machine::{Identities, TxnOp};
+use crate::replica::machine::Identities;
 use crate::replica::ready::{Answered, Outgoing};
 use crate::replica::request::ConnId;
 use crate::sasl::Negotiation;
-use crate::tree::Tree;
 use crate::tree::acl::Identity;
 
 /// Identities that one connection may prove, and their bytes: every transaction carries them into
@@ -35,6 +33,10 @@ const REPLY_BYTES_USUAL: usize = 128;
 /// Bytes of answers and events that a connection may be given at once; beyond, answers wait until
 /// these are written.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of answers and events of all connections beyond which answers wait for the next turn, if they can:
+/// 10,000 contenders that list 10,000 names at once ask for 2 GB.
+pub const OUTPUT_BYTES_PER_TURN_MAX: usize = 8 << 20;
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,28 +76,6 @@ pub(in crate::replica) enum Pending {
     Applied { xid: i32, op: OpCode, at_us: u64, zxid: i64, result: Result<Response, ErrorCode> },
     /// Anything that can be answered as soon as it is at the front.
     Answer { xid: i32, answer: Answer, at_us: u64 },
-    /// A transaction that sets out when it is at the front: much is to be read before it.
-    Held { xid: i32, op: OpCode, txn: TxnOp, at_us: u64 },
-}
-
-impl Pending {
-    /// Whether it is a read that waits for the end of the turn.
-    pub(super) fn is_dear(&self, tree: &Tree) -> bool {
-        match self {
-            Self::Answer { answer: Answer::Read(request), .. }
-            | Self::Confirmed { answer: Answer::Read(request), .. } => is_dear(request, tree),
-            _ => false,
-        }
-    }
-
-    /// Work of a read that waits, as far as it counts for the writes behind it.
-    pub(super) fn likely_work(&self) -> Work {
-        match self {
-            Self::Answer { answer: Answer::Read(request), .. }
-            | Self::Confirmed { answer: Answer::Read(request), .. } => likely_work(request),
-            _ => 0,
-        }
-    }
 }
 
 /// What is answered without a transaction.
@@ -138,22 +118,13 @@ pub(in crate::replica) struct Connection {
     /// What is in front of an answer that waits for Raft's voters to follow a change of members, and until
     /// when that is waited for; `out` is what comes from that answer on.
     behind_members: Option<(Outgoing, u64)>,
-    /// Work of the reads that wait.
-    waiting_work: Work,
-    /// Transactions that are held.
-    held: usize,
-    /// Its next answer waits for its turn.
-    pub(super) is_postponed: bool,
-    pub(super) load: Load,
-    /// Address of its client.
-    pub(super) address: IpAddr,
     report: ConnectionReport,
 }
 
 canonical! {
     // Without what is counted for operators, and when something was heard, but of a client that waits for a session.
     Connection: ids, sasl, outside, phase, session, queue, closing, is_read_only, next_sequence, out, has_output,
-    counted_bytes, held_back, behind_members, waiting_work, held, is_postponed; without report, load, address;
+    counted_bytes, held_back, behind_members; without report;
     |to, heard_us| to.value(&matches!(phase, Phase::Opening { .. }).then_some(heard_us))
 }
 
@@ -184,11 +155,6 @@ impl Connection {
             counted_bytes: 0,
             held_back: false,
             behind_members: None,
-            waiting_work: 0,
-            held: 0,
-            is_postponed: false,
-            load: Load::default(),
-            address: ip,
             report: ConnectionReport {
                 conn,
                 remote,
@@ -198,46 +164,6 @@ impl Connection {
                 ..ConnectionReport::default()
             },
         }
-    }
-
-    /// Adds what waits behind all that was asked before.
-    pub(super) fn push(&mut self, pending: Pending) {
-        self.waiting_work += pending.likely_work();
-        self.held += usize::from(matches!(pending, Pending::Held { .. }));
-        self.queue.push_back(pending);
-    }
-
-    /// Takes what is at the front.
-    pub(super) fn pop(&mut self) -> Option<Pending> {
-        let front = self.queue.pop_front()?;
-        self.waiting_work -= front.likely_work();
-        self.held -= usize::from(matches!(front, Pending::Held { .. }));
-        Some(front)
-    }
-
-    /// Whether a write must not set out yet: it would be applied, and all in front of it answered at once.
-    pub(super) fn holds_writes(&self) -> bool {
-        self.held > 0
-            || self.waiting_work > BEFORE_WRITE_MAX && !mutant!("write-sets-out-behind-reads")
-    }
-
-    /// Numbers the transactions that are held at the front, up to the next reads that are dear together.
-    pub(super) fn set_out(&mut self) -> Vec<(u64, i32, TxnOp)> {
-        let (mut unsent, mut before) = (Vec::new(), 0);
-        for pending in &mut self.queue {
-            before += pending.likely_work();
-            if before > BEFORE_WRITE_MAX {
-                break;
-            }
-            let Pending::Held { xid, op, at_us, .. } = *pending else { continue };
-            self.next_sequence += 1;
-            self.held -= 1;
-            let write = Pending::Write { sequence: self.next_sequence, xid, op, at_us };
-            if let Pending::Held { txn, .. } = std::mem::replace(pending, write) {
-                unsent.push((self.next_sequence, xid, txn));
-            }
-        }
-        unsent
     }
 
     /// A number for the next transaction.
@@ -387,7 +313,6 @@ impl Connection {
         self.phase = Phase::Closing;
         self.out.close = true;
         self.queue.clear();
-        (self.waiting_work, self.held) = (0, 0);
     }
 
     /// Marks that there is output; true if there was none before.
@@ -468,7 +393,6 @@ impl Connection {
     pub(in crate::replica) fn report(&self) -> ConnectionReport {
         ConnectionReport {
             queued: self.queue.len() as u64,
-            work_us: self.load.total / 1000,
             session: self.session,
             ..self.report.clone()
         }

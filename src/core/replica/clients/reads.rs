@@ -5,16 +5,12 @@
 //! nothing is applied in between. The hot ones are written straight from the tree to the wire.
 
 use super::table::Clients;
-use super::turn::{STEPS_PER_OP, STEPS_PER_WATCH};
 use super::watches::Kind;
 use crate::proto::jute::wire_len;
 use crate::proto::request::{AddWatchMode, Request, SetWatches};
-use crate::proto::{
-    ErrorCode, EventType, MultiResult, ReadOp, Response, Stat, Text, Writer, encode_end_of_multi,
-};
+use crate::proto::{ErrorCode, EventType, MultiResult, ReadOp, Response, Stat, Text, Writer};
 use crate::replica::machine::Machine;
 use crate::replica::request::ConnId;
-use crate::tree::Tree;
 use crate::tree::acl::Identity;
 
 /// Data and names that one multiRead may ask for, in bytes.
@@ -28,20 +24,18 @@ const LIST_BYTES_LIKELY_MAX: usize = 1 << 20;
 type Outcome = Result<Response, ErrorCode>;
 
 impl Clients {
-    /// Answers a read. How many things it has looked at.
+    /// Answers a read.
     pub(in crate::replica) fn read(
         &mut self,
         machine: &Machine,
         conn: ConnId,
         xid: i32,
         request: &Request,
-    ) -> usize {
-        let mut steps = 1;
+    ) {
         let zxid = machine.last_zxid();
         let outcome = match request {
             Request::GetData { path, watch } => {
-                self.data(machine, conn, (xid, zxid), path, *watch);
-                return steps;
+                return self.data(machine, conn, (xid, zxid), path, *watch);
             }
             Request::GetChildren { path, watch, stat } => {
                 return self.children(machine, conn, (xid, zxid), path, *watch, *stat);
@@ -56,12 +50,11 @@ impl Clients {
                 tree.all_children_number(self.identities(conn), path.as_str()).map(Response::Number)
             }
             Request::GetEphemerals { prefix } => {
+                let session = self.connections.get(&conn).and_then(|known| known.session);
                 let prefix = prefix.as_ref().map(Text::as_str);
-                return self.ephemerals(machine, conn, (xid, zxid), prefix);
+                Ok(Response::Names(machine.tree().ephemerals(session.unwrap_or(0), prefix)))
             }
-            Request::MultiRead(ops) => {
-                return STEPS_PER_OP * ops.len() + self.multi_read(machine, conn, (xid, zxid), ops);
-            }
+            Request::MultiRead(ops) => self.multi_read(machine, conn, ops),
             Request::Sync { path } => Ok(Response::Echo(path.clone())),
             Request::Ping => Ok(Response::Empty),
             Request::WhoAmI => Ok(who_am_i(self.identities(conn))),
@@ -80,7 +73,6 @@ impl Clients {
                 Ok(Response::Number(0))
             }
             Request::SetWatches { watches, .. } => {
-                steps = STEPS_PER_WATCH * watches.count();
                 self.set_watches(machine, conn, watches);
                 Ok(Response::Empty)
             }
@@ -98,7 +90,6 @@ impl Clients {
         if let Some(connection) = self.connections.get_mut(&conn) {
             connection.send(xid, zxid, &outcome);
         }
-        steps
     }
 
     fn data(
@@ -132,8 +123,8 @@ impl Clients {
         path: &Text,
         watch: bool,
         with_stat: bool,
-    ) -> usize {
-        let Some(connection) = self.connections.get_mut(&conn) else { return 0 };
+    ) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
         match machine.tree().children(&connection.ids, path.as_str()) {
             Ok(children) => {
                 connection.send_with(xid, zxid, |out| {
@@ -149,36 +140,9 @@ impl Clients {
                 if watch {
                     self.watches.add(conn, path, Kind::Child);
                 }
-                children.len()
             }
-            Err(code) => {
-                connection.send(xid, zxid, &Err(code));
-                1
-            }
+            Err(code) => connection.send(xid, zxid, &Err(code)),
         }
-    }
-
-    fn ephemerals(
-        &mut self,
-        machine: &Machine,
-        conn: ConnId,
-        (xid, zxid): (i32, i64),
-        prefix: Option<&str>,
-    ) -> usize {
-        let Some(connection) = self.connections.get_mut(&conn) else { return 0 };
-        let session = connection.session.unwrap_or_default();
-        let mut owned = 0;
-        connection.send_with(xid, zxid, |out| {
-            // How many there are is known behind them.
-            let (place, mut count) = (out.len(), 0);
-            out.put_int(0);
-            owned = machine.tree().ephemerals(session, prefix, |path| {
-                count += 1;
-                out.put_string(path);
-            });
-            out[place..place + 4].copy_from_slice(&wire_len(count).to_be_bytes());
-        });
-        owned
     }
 
     fn exists(&mut self, machine: &Machine, conn: ConnId, path: &Text, watch: bool) -> Outcome {
@@ -190,36 +154,34 @@ impl Clients {
         found.map(Response::Stat)
     }
 
-    /// Answers several reads, if their results have room in one answer: that is known before any is copied. How many
-    /// names it has copied.
-    fn multi_read(
-        &mut self,
-        machine: &Machine,
-        conn: ConnId,
-        (xid, zxid): (i32, i64),
-        ops: &[ReadOp],
-    ) -> usize {
-        let Some(connection) = self.connections.get_mut(&conn) else { return 0 };
+    fn multi_read(&self, machine: &Machine, conn: ConnId, ops: &[ReadOp]) -> Outcome {
+        let ids = self.identities(conn);
         let tree = machine.tree();
-        // One short path may stand for a megabyte, and a frame holds many of them.
-        let bytes: usize = ops.iter().map(|op| result_bytes(tree, &connection.ids, op)).sum();
-        if bytes > MULTI_READ_BYTES_MAX {
-            connection.send(xid, zxid, &Err(ErrorCode::Marshalling));
-            return 0;
-        }
-        let mut names = 0;
-        let ids = connection.ids.clone();
-        connection.send_with(xid, zxid, |out| {
-            for op in ops {
-                let result = result(tree, &ids, op);
-                if let MultiResult::GetChildren { names: read } = &result {
-                    names += read.len();
+        let mut results = Vec::with_capacity(ops.len());
+        let mut bytes = 0;
+        for op in ops {
+            let read = match op {
+                ReadOp::GetData { path } => {
+                    tree.get_data(ids, path.as_str()).map(|(data, stat)| {
+                        bytes += data.map_or(0, <[u8]>::len);
+                        let data = data.map(bytes::Bytes::copy_from_slice);
+                        MultiResult::GetData { data, stat }
+                    })
                 }
-                result.encode(out);
+                ReadOp::GetChildren { path } => tree.children(ids, path.as_str()).map(|children| {
+                    let names: Vec<Text> = children.names().map(Text::copy_from).collect();
+                    let length = |name: &Text| NAME_OVERHEAD + name.as_bytes().len();
+                    bytes += names.iter().map(length).sum::<usize>();
+                    MultiResult::GetChildren { names }
+                }),
+            };
+            results.push(read.unwrap_or_else(|code| MultiResult::Error(Some(code))));
+            // One short path may stand for a megabyte, and a frame holds many of them.
+            if bytes > MULTI_READ_BYTES_MAX {
+                return Err(ErrorCode::Marshalling);
             }
-            encode_end_of_multi(out);
-        });
-        names
+        }
+        Ok(Response::Multi(results))
     }
 
     /// Fires at once what the client missed, registers the rest. See `DataTree.setWatches`.
@@ -301,30 +263,4 @@ fn who_am_i(ids: &[Identity]) -> Response {
         (identity.scheme.clone(), Text::copy_from(user))
     });
     Response::Identities(shown.collect())
-}
-
-/// Bytes of data and names that a read of a multiRead gives.
-fn result_bytes(tree: &Tree, ids: &[Identity], op: &ReadOp) -> usize {
-    match op {
-        ReadOp::GetData { path } => {
-            let data = tree.get_data(ids, path.as_str()).ok().and_then(|(data, _)| data);
-            data.map_or(0, <[u8]>::len)
-        }
-        ReadOp::GetChildren { path } => tree
-            .children(ids, path.as_str())
-            .map_or(0, |children| NAME_OVERHEAD * children.len() + children.name_bytes() as usize),
-    }
-}
-
-/// Result of a read of a multiRead.
-fn result(tree: &Tree, ids: &[Identity], op: &ReadOp) -> MultiResult {
-    let read = match op {
-        ReadOp::GetData { path } => tree.get_data(ids, path.as_str()).map(|(data, stat)| {
-            MultiResult::GetData { data: data.map(bytes::Bytes::copy_from_slice), stat }
-        }),
-        ReadOp::GetChildren { path } => tree.children(ids, path.as_str()).map(|children| {
-            MultiResult::GetChildren { names: children.names().map(Text::copy_from).collect() }
-        }),
-    };
-    read.unwrap_or_else(|code| MultiResult::Error(Some(code)))
 }

@@ -8,25 +8,24 @@
 
 mod answers;
 mod authenticate;
-mod events;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::authentication::Authentication;
-use super::connection::{Answer, Connection, Pending, Phase};
-use super::turn::{Dearest, Turn, Work};
+use super::connection::{Answer, Connection, OUTPUT_BYTES_PER_TURN_MAX, Pending, Phase};
 use super::watches::Watches;
+use crate::proto::acl::perms;
 use crate::proto::connect::ConnectResponse;
 use crate::proto::request::{Request, Undecodable};
-use crate::proto::{ErrorCode, OpCode, RequestClass, Response};
+use crate::proto::{ErrorCode, EventType, OpCode, RequestClass, Response};
 use crate::replica::inspect::{
     ConnectionReport, Measure, Measurement, Measurements, Namespaces, WatchReport,
 };
-use crate::replica::machine::{Decider, Machine, TxnOp, version as txn_version};
+use crate::replica::machine::{Applied, Decider, Machine, TxnOp, version as txn_version};
 use crate::replica::ready::Outgoing;
 use crate::replica::request::{ClientRequest, ConnId};
 use crate::replica::setup::Setup;
-use crate::tree::acl::Identity;
+use crate::tree::acl::{Identity, allows};
 
 /// What a request needs that only the replica can do.
 #[derive(Debug)]
@@ -35,16 +34,6 @@ pub(in crate::replica) enum Wanted {
     Txn { sequence: u64, op: TxnOp },
     /// A confirmed read index.
     ReadIndex,
-}
-
-/// A transaction that was held, and sets out.
-#[derive(Debug)]
-pub(in crate::replica) struct Unsent {
-    pub(in crate::replica) conn: ConnId,
-    pub(in crate::replica) sequence: u64,
-    pub(in crate::replica) session: i64,
-    pub(in crate::replica) xid: i32,
-    pub(in crate::replica) op: TxnOp,
 }
 
 /// Rules of this server that requests meet.
@@ -58,8 +47,6 @@ pub(in crate::replica) struct Rules {
     pub(in crate::replica) reconfig_enabled: bool,
     pub(in crate::replica) is_ensemble: bool,
     pub(in crate::replica) linearizable_reads: bool,
-    /// Whether the connections of one address share what makes their load a small one.
-    pub(in crate::replica) shares_by_address: bool,
 }
 
 impl Rules {
@@ -70,7 +57,6 @@ impl Rules {
             reconfig_enabled: setup.reconfig_enabled,
             is_ensemble: setup.ensemble.is_some(),
             linearizable_reads: setup.linearizable_reads,
-            shares_by_address: setup.shares_by_address,
         }
     }
 }
@@ -91,10 +77,10 @@ pub(in crate::replica) struct Clients {
     pub(super) waiting: u64,
     by_session: BTreeMap<i64, ConnId>,
     with_output: Vec<ConnId>,
-    /// What this turn has room for.
-    turn: Turn,
-    /// Transactions that were held, and set out.
-    unsent: Vec<Unsent>,
+    /// Bytes of answers and events that wait to be taken, of all connections.
+    output_bytes: usize,
+    /// Connections whose next answer waits for the next turn.
+    postponed: VecDeque<ConnId>,
     sync_waiting: Vec<ConnId>,
     /// Connections whose answers wait for the voters to follow a change of members.
     wait_for_members: Vec<ConnId>,
@@ -114,8 +100,6 @@ pub(in crate::replica) struct Figures {
     pub(in crate::replica) auth_failed: u64,
     pub(in crate::replica) events_fired: [u64; 4],
     pub(in crate::replica) watch_bytes: u64,
-    /// Answers that waited for their turn.
-    pub(in crate::replica) postponed: u64,
 }
 
 impl Figures {
@@ -129,10 +113,9 @@ impl Figures {
 
 canonical! {
     // Without what is counted.
-    Clients: rules, by_session, with_output, unsent, sync_waiting, wait_for_members, sync_asked,
+    Clients: rules, by_session, with_output, output_bytes, postponed, sync_waiting, wait_for_members, sync_asked,
     sync_confirmed; without now_us, figures, measured, namespaces, waiting;
-    |out, connections, watches, authentication, turn| {
-        turn.canonical(out);
+    |out, connections, watches, authentication| {
         for (conn, connection) in connections {
             out.value(conn);
             connection.canonical(out);
@@ -165,8 +148,8 @@ impl Clients {
             waiting: 0,
             by_session: BTreeMap::new(),
             with_output: Vec::new(),
-            turn: Turn::default(),
-            unsent: Vec::new(),
+            output_bytes: 0,
+            postponed: VecDeque::new(),
             sync_waiting: Vec::new(),
             wait_for_members: Vec::new(),
             sync_asked: 0,
@@ -182,9 +165,6 @@ impl Clients {
     /// A client's first frame arrived on this connection.
     pub(in crate::replica) fn opened(&mut self, conn: ConnId, mut connection: Connection) {
         self.authentication.mark(&mut connection);
-        if self.rules.shares_by_address {
-            self.turn.opened(connection.address);
-        }
         self.connections.insert(conn, connection);
     }
 
@@ -230,25 +210,7 @@ impl Clients {
 
     /// Bytes of answers and events that wait to be taken, of all connections.
     pub(in crate::replica) fn output_bytes(&self) -> usize {
-        self.turn.output_bytes
-    }
-
-    /// The dearest request or transaction since the last call.
-    pub(in crate::replica) fn take_dearest(&mut self) -> Option<Dearest> {
-        self.turn.take_dearest()
-    }
-
-    /// Work of all turns, in nanoseconds.
-    pub(in crate::replica) fn total_work(&self) -> Work {
-        self.turn.total
-    }
-
-    /// Transactions that set out now, after the reads in front of them.
-    pub(in crate::replica) fn take_unsent(&mut self) -> Vec<Unsent> {
-        let mut unsent = std::mem::take(&mut self.unsent);
-        let is_open = |known: &Connection| known.phase == Phase::Open;
-        unsent.retain(|unsent| self.connections.get(&unsent.conn).is_some_and(is_open));
-        unsent
+        self.output_bytes
     }
 
     /// The connection that a session uses here.
@@ -310,7 +272,7 @@ impl Clients {
     /// The connection is gone.
     pub(in crate::replica) fn closed(&mut self, conn: ConnId) {
         self.detach(conn);
-        if let Some(connection) = self.forget(conn) {
+        if let Some(connection) = self.connections.remove(&conn) {
             self.figures.outstanding -= connection.queue.len() as u64;
             self.waiting -= u64::from(!connection.queue.is_empty());
         }
@@ -320,16 +282,8 @@ impl Clients {
     fn wait(&mut self, conn: ConnId, pending: Pending) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         self.waiting += u64::from(connection.queue.is_empty());
-        connection.push(pending);
+        connection.queue.push_back(pending);
         self.measured.note(Measure::RequestsInQueue, connection.queue.len() as u64);
-    }
-
-    fn forget(&mut self, conn: ConnId) -> Option<Connection> {
-        let connection = self.connections.remove(&conn)?;
-        if self.rules.shares_by_address {
-            self.turn.closed(connection.address);
-        }
-        Some(connection)
     }
 
     fn detach(&mut self, conn: ConnId) {
@@ -343,7 +297,7 @@ impl Clients {
 
     pub(super) fn touch(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
-        self.turn.output_bytes += connection.uncounted_bytes();
+        self.output_bytes += connection.uncounted_bytes();
         if connection.touch_output() {
             self.with_output.push(conn);
         }
@@ -351,13 +305,13 @@ impl Clients {
 
     /// Everything to be sent, one element per connection.
     pub(in crate::replica) fn take_output(&mut self) -> Vec<Outgoing> {
-        self.turn.take_output();
+        self.output_bytes = 0;
         let mut output = Vec::with_capacity(self.with_output.len());
         for conn in std::mem::take(&mut self.with_output) {
             let Some(connection) = self.connections.get_mut(&conn) else { continue };
             let outgoing = connection.take_output();
             if outgoing.close {
-                self.forget(conn);
+                self.connections.remove(&conn);
             }
             output.push(outgoing);
         }
@@ -416,7 +370,9 @@ impl Clients {
             }
             Ok(Request::CloseSession) => {
                 connection.closing = true;
-                return self.write(conn, (xid, at_us), OpCode::CloseSession, TxnOp::CloseSession);
+                let (sequence, op) = (connection.take_sequence(), OpCode::CloseSession);
+                self.wait(conn, Pending::Write { sequence, xid, op, at_us });
+                return Some(Wanted::Txn { sequence, op: TxnOp::CloseSession });
             }
             Ok(write) if self.rules.is_logged(write.class(), machine) => {
                 let refused = self.rules.eager_acl_check
@@ -424,8 +380,11 @@ impl Clients {
                 if refused {
                     Answer::EagerFailure(ErrorCode::NoAuth)
                 } else {
-                    let txn = TxnOp::Client { op: request.op, body: request.body };
-                    return self.write(conn, (xid, at_us), write.op(), txn);
+                    let sequence = connection.take_sequence();
+                    let op = write.op();
+                    self.wait(conn, Pending::Write { sequence, xid, op, at_us });
+                    let op = TxnOp::Client { op: request.op, body: request.body };
+                    return Some(Wanted::Txn { sequence, op });
                 }
             }
             Ok(read) => Answer::Read(read),
@@ -447,14 +406,10 @@ impl Clients {
         let is_next = connection.queue.is_empty() || mutant!("read-overtakes-write");
         if !is_next || connection.is_full() {
             self.wait(conn, Pending::Answer { xid, answer, at_us });
+        } else if self.output_bytes >= OUTPUT_BYTES_PER_TURN_MAX {
+            self.wait(conn, Pending::Answer { xid, answer, at_us });
+            self.postponed.push_back(conn);
         } else {
-            let pending = Pending::Answer { xid, answer, at_us };
-            let is_dear = pending.is_dear(machine.tree());
-            if !self.has_room(conn, is_dear) {
-                self.wait(conn, pending);
-                return self.postpone(conn, is_dear);
-            }
-            let Pending::Answer { answer, .. } = pending else { return };
             self.answer(machine, conn, xid, answer, at_us);
         }
     }
@@ -509,7 +464,7 @@ impl Clients {
     pub(in crate::replica) fn waiting_since_us(&self) -> Option<u64> {
         let of_queue = |pending: &Pending| match pending {
             Pending::Write { at_us, .. } | Pending::Confirmed { at_us, .. } => Some(*at_us),
-            Pending::Applied { .. } | Pending::Answer { .. } | Pending::Held { .. } => None,
+            Pending::Applied { .. } | Pending::Answer { .. } => None,
         };
         let connections = self.connections.values();
         let oldest = connections.filter_map(|known| match known.phase {
@@ -529,6 +484,44 @@ impl Clients {
     /// Number of the newest read index that is wanted.
     pub(in crate::replica) fn sync_asked(&self) -> u64 {
         self.sync_asked
+    }
+
+    /// Tells those that watch.
+    pub(in crate::replica) fn notify(&mut self, machine: &Machine, applied: &Applied) {
+        let count = applied.events.len();
+        for place in 0..count {
+            let place = if mutant!("events-reversed") { count - 1 - place } else { place };
+            let event = &applied.events[place];
+            let watchers = self.watches.trigger(event.kind, &event.path);
+            if !watchers.is_empty() {
+                let measure = match event.kind {
+                    EventType::NodeCreated => Measure::WatchersOfCreated,
+                    EventType::NodeDeleted => Measure::WatchersOfDeleted,
+                    EventType::NodeDataChanged => Measure::WatchersOfChanged,
+                    EventType::NodeChildrenChanged => Measure::WatchersOfChildren,
+                };
+                self.measured.note(measure, watchers.len() as u64);
+            }
+            for conn in watchers {
+                let Some(connection) = self.connections.get_mut(&conn) else { continue };
+                let asker = machine.tree().asks_here(&connection.ids);
+                let may_know = allows(&event.acl, asker, perms::READ);
+                if !may_know && !mutant!("event-past-acl") {
+                    continue;
+                }
+                if mutant!("event-twice") {
+                    connection.send_event(event.kind, &event.path, applied.zxid);
+                }
+                let bytes = connection.send_event(event.kind, &event.path, applied.zxid);
+                self.note_event(event.kind, bytes);
+                self.touch(conn);
+            }
+        }
+    }
+
+    pub(in crate::replica) fn note_event(&mut self, kind: EventType, bytes: u64) {
+        self.figures.events_fired[kind as usize - 1] += 1;
+        self.figures.watch_bytes += bytes;
     }
 
     /// Connections with a session.

@@ -18,8 +18,7 @@ impl Replica {
                 continue;
             }
             self.figures.counts.sessions_expired += 1;
-            let ephemerals = self.state.machine().tree().ephemerals_of(session);
-            self.forwarding.push_chore(session, &TxnOp::ExpireSession, ephemerals);
+            self.forwarding.push_chore(session, &TxnOp::ExpireSession);
         }
     }
 
@@ -49,8 +48,7 @@ impl Replica {
             self.sessions.reaper().spend(paths.len());
         }
         for path in paths {
-            let reap = TxnOp::Reap { path: Text::copy_from(path.as_str()) };
-            self.forwarding.push_chore(0, &reap, 0);
+            self.forwarding.push_chore(0, &TxnOp::Reap { path: Text::copy_from(path.as_str()) });
         }
     }
 }

@@ -5,7 +5,7 @@
 //! anything itself.
 
 use crate::replica::Replica;
-use crate::replica::clients::{Unsent, Wanted};
+use crate::replica::clients::Wanted;
 use crate::replica::machine::TxnOp;
 use crate::replica::request::{ClientRequest, ConnId};
 
@@ -14,8 +14,6 @@ impl Replica {
     pub(in crate::replica) fn requests(&mut self, conn: ConnId, requests: Vec<ClientRequest>) {
         let session = self.clients.connection(conn).and_then(|known| known.session);
         let Some(session) = session else { return };
-        // They were asked before.
-        self.set_out_held();
         let decider = self.state.machine().decider();
         for request in requests {
             let (xid, auth) = (request.xid, request.is_auth());
@@ -27,25 +25,13 @@ impl Replica {
             match wanted {
                 None | Some(Wanted::ReadIndex) => {}
                 Some(Wanted::Txn { sequence, op }) => {
-                    self.set_out((conn, sequence), session, xid, &op);
+                    if op == TxnOp::CloseSession {
+                        self.sessions.set_closing(session);
+                    }
+                    self.forward((conn, sequence), session, xid, &op);
                 }
             }
         }
-    }
-
-    /// Transactions that were held behind reads set out.
-    pub(super) fn set_out_held(&mut self) {
-        for Unsent { conn, sequence, session, xid, op } in self.clients.take_unsent() {
-            self.set_out((conn, sequence), session, xid, &op);
-        }
-    }
-
-    /// A transaction of a client sets out for the leader.
-    pub(super) fn set_out(&mut self, place: (ConnId, u64), session: i64, cxid: i32, op: &TxnOp) {
-        if *op == TxnOp::CloseSession {
-            self.sessions.set_closing(session);
-        }
-        self.forward(place, session, cxid, op);
     }
 
     /// Adds a client's transaction to those that wait for the leader.
@@ -57,8 +43,6 @@ impl Replica {
         op: &TxnOp,
     ) {
         let ids = self.clients.identities(conn);
-        let ends = *op == TxnOp::CloseSession;
-        let ephemerals = if ends { self.state.machine().tree().ephemerals_of(session) } else { 0 };
-        self.forwarding.push((conn, sequence), session, cxid, ids, (op, ephemerals));
+        self.forwarding.push((conn, sequence), session, cxid, ids, op);
     }
 }

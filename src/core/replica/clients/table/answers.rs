@@ -7,11 +7,9 @@
 use super::Clients;
 use crate::proto::request::Request;
 use crate::proto::{ErrorCode, OpCode, Response};
-use crate::replica::clients::connection::{Answer, Connection, Pending};
-use crate::replica::clients::table::{Unsent, Wanted};
-use crate::replica::clients::turn::{Work, read_work};
+use crate::replica::clients::connection::{Answer, Connection, OUTPUT_BYTES_PER_TURN_MAX, Pending};
 use crate::replica::inspect::Measure;
-use crate::replica::machine::{Applied, Machine, TxnOp};
+use crate::replica::machine::{Applied, Machine};
 use crate::replica::ready::Answered;
 use crate::replica::request::ConnId;
 
@@ -33,14 +31,10 @@ impl Clients {
                 // The reply to a ping carries the ping's own xid whatever the request said.
                 let ping = matches!(request, Request::Ping);
                 let xid = if ping { crate::proto::request::XID_PING } else { xid };
-                let (before, session) = (connection.output_len(), connection.session);
-                let steps = self.read(machine, conn, xid, &request);
+                let before = connection.output_len();
+                self.read(machine, conn, xid, &request);
                 if let Some(connection) = self.connections.get(&conn) {
-                    let bytes = connection.output_len() - before;
-                    self.namespaces.note_read(&request, bytes);
-                    let work = read_work(steps, bytes);
-                    self.turn.note_read(work, Some(request.op()), session.unwrap_or_default());
-                    self.load(conn, work);
+                    self.namespaces.note_read(&request, connection.output_len() - before);
                 }
             }
             Answer::Failure(code) => connection.send(xid, zxid, &Err(code)),
@@ -101,7 +95,7 @@ impl Clients {
         match connection.queue.front() {
             Some(Pending::Write { sequence: front, xid, op, at_us }) if *front == sequence => {
                 let (xid, op, at_us) = (*xid, *op, *at_us);
-                connection.pop();
+                connection.queue.pop_front();
                 let waits = !connection.queue.is_empty();
                 self.measured.note(Measure::QueuesWaiting, self.waiting);
                 self.waiting -= u64::from(!waits);
@@ -162,98 +156,33 @@ impl Clients {
 
     /// Whether answers wait for the next turn.
     pub(in crate::replica) fn has_postponed(&self) -> bool {
-        self.turn.has_postponed()
+        !self.postponed.is_empty()
     }
 
-    /// A new turn: answers those with a small load that wait.
-    pub(in crate::replica) fn begin_turn(&mut self, machine: &Machine) {
-        if !self.turn.begin() {
-            self.take_turns(machine);
-        }
-        while let Some(conn) = self.turn.next_small() {
-            self.resume(machine, conn);
-        }
-    }
-
-    /// There is nothing else to do in this turn: those that wait have their turn. False: none has.
-    pub(in crate::replica) fn end_turn(&mut self, machine: &Machine) -> bool {
-        !self.turn.has_ended() && self.take_turns(machine)
-    }
-
-    fn take_turns(&mut self, machine: &Machine) -> bool {
-        let most = self.turn.in_turn_max();
-        let mut is_any = false;
-        while let Some(conn) = self.turn.next_in_turn(most) {
-            self.resume(machine, conn);
-            is_any = true;
-        }
-        if is_any {
-            self.turn.end();
-        }
-        is_any
-    }
-
-    fn resume(&mut self, machine: &Machine, conn: ConnId) {
-        if let Some(connection) = self.connections.get_mut(&conn) {
-            connection.is_postponed = false;
+    /// A new turn: answers what had to wait for it, as much as there is room for.
+    pub(in crate::replica) fn resume(&mut self, machine: &Machine) {
+        while self.output_bytes < OUTPUT_BYTES_PER_TURN_MAX
+            && let Some(conn) = self.postponed.pop_front()
+        {
             self.drain(machine, conn);
         }
     }
 
-    /// Whether another answer of a connection has room. `is_dear`: its read is.
-    pub(super) fn has_room(&mut self, conn: ConnId, is_dear: bool) -> bool {
-        // Those with a small load have more of it.
-        self.turn.has_room(false, is_dear) || {
-            let is_small = self.is_load_small(conn);
-            self.turn.has_room(is_small, is_dear)
-        }
-    }
-
-    fn is_load_small(&mut self, conn: ConnId) -> bool {
-        let now_us = self.now_us;
-        let connection = self.connections.get_mut(&conn);
-        connection.is_some_and(|known| {
-            let sharers = self.turn.sharers(known.address);
-            known.load.is_small(now_us, sharers)
-        })
-    }
-
-    /// A connection has cost so much.
-    pub(super) fn load(&mut self, conn: ConnId, work: Work) {
-        if let Some(connection) = self.connections.get_mut(&conn) {
-            let sharers = self.turn.sharers(connection.address);
-            connection.load.add(work, self.now_us, sharers);
-        }
-    }
-
-    /// A connection's next answer waits for its turn.
-    pub(super) fn postpone(&mut self, conn: ConnId, is_dear: bool) {
-        let is_small = !is_dear && self.is_load_small(conn);
-        if let Some(connection) = self.connections.get_mut(&conn)
-            && !std::mem::replace(&mut connection.is_postponed, true)
-        {
-            self.turn.postpone(conn, is_small);
-            self.figures.postponed += 1;
-        }
-    }
-
+    /// Answers whatever is at the front and waits for nothing.
     fn drain(&mut self, machine: &Machine, conn: ConnId) {
         loop {
             let Some(connection) = self.connections.get_mut(&conn) else { return };
             if connection.is_full() {
                 return;
             }
-            let front = connection.queue.front();
-            let is_dear = front.is_some_and(|front| front.is_dear(machine.tree()));
-            match front {
+            match connection.queue.front() {
                 Some(Pending::Answer { .. } | Pending::Applied { .. }) => {}
                 Some(Pending::Confirmed { context, .. }) if *context <= self.sync_confirmed => {}
                 Some(Pending::Confirmed { .. }) => return self.sync_waiting.push(conn),
-                Some(Pending::Held { .. }) => return self.set_out(conn),
                 Some(Pending::Write { .. }) | None => return,
             }
-            if !self.has_room(conn, is_dear) {
-                return self.postpone(conn, is_dear);
+            if self.output_bytes >= OUTPUT_BYTES_PER_TURN_MAX {
+                return self.postponed.push_back(conn);
             }
             if !self.answer_front(machine, conn) {
                 return;
@@ -261,40 +190,11 @@ impl Clients {
         }
     }
 
-    /// A transaction of a connection: it sets out, or is held.
-    pub(super) fn write(
-        &mut self,
-        conn: ConnId,
-        (xid, at_us): (i32, u64),
-        op: OpCode,
-        txn: TxnOp,
-    ) -> Option<Wanted> {
-        let connection = self.connections.get_mut(&conn)?;
-        if connection.holds_writes() {
-            self.wait(conn, Pending::Held { xid, op, txn, at_us });
-            return None;
-        }
-        let sequence = connection.take_sequence();
-        self.wait(conn, Pending::Write { sequence, xid, op, at_us });
-        Some(Wanted::Txn { sequence, op: txn })
-    }
-
-    /// A transaction was held behind reads that are answered by now.
-    fn set_out(&mut self, conn: ConnId) {
-        let Some(connection) = self.connections.get_mut(&conn) else { return };
-        let Some(session) = connection.session else { return };
-        let unsent = connection.set_out().into_iter();
-        let unsent = unsent.map(|(sequence, xid, op)| Unsent { conn, sequence, session, xid, op });
-        self.unsent.extend(unsent);
-    }
-
     /// Answers what is at the front, which waits for nothing. False if the connection ends by it.
     fn answer_front(&mut self, machine: &Machine, conn: ConnId) -> bool {
         let connection = self.connections.get_mut(&conn);
         let front = connection.and_then(|known| {
-            let is_on_its_way =
-                matches!(known.queue.front()?, Pending::Write { .. } | Pending::Held { .. });
-            let front = if is_on_its_way { None } else { known.pop() };
+            let front = known.queue.pop_front();
             self.waiting -= u64::from(front.is_some() && known.queue.is_empty());
             front
         });
@@ -309,7 +209,7 @@ impl Clients {
             Some(Pending::Applied { xid, op, at_us, zxid, result }) => {
                 self.answer_write(conn, (xid, op, at_us), zxid, &result)
             }
-            Some(Pending::Write { .. } | Pending::Held { .. }) | None => false,
+            Some(Pending::Write { .. }) | None => false,
         }
     }
 }
