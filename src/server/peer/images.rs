@@ -320,7 +320,6 @@ impl Frame {
                     }
                     PeerMessage::Ask { .. }
                     | PeerMessage::Recall { .. }
-                    | PeerMessage::Voters { .. }
                     | PeerMessage::Raft(_)
                     | PeerMessage::Forward { .. }
                     | PeerMessage::Return { .. }

@@ -62,8 +62,6 @@ pub struct Server {
     pub evidence: Evidence,
     /// Raft ids of those that have answered what they remember of it.
     pub answered: BTreeSet<u64>,
-    /// Voters behind an entry, by its index, as others have told it.
-    pub told: BTreeMap<u64, BTreeSet<u64>>,
     /// Begin of the time for which it leads without a vote.
     pub voteless_since_us: Option<u64>,
     /// Frames that each connection was sent, and whether it was closed.
@@ -134,7 +132,6 @@ impl World {
                 lines: (1..=count).map(|id| line(id, voters.contains(&id))).collect(),
                 evidence: Evidence::default(),
                 answered: BTreeSet::new(),
-                told: BTreeMap::new(),
                 voteless_since_us: None,
                 seen: BTreeMap::new(),
             });
@@ -197,7 +194,6 @@ impl World {
         server.replica = Some(replica);
         server.evidence = Evidence::default();
         server.answered.clear();
-        server.told.clear();
         server.voteless_since_us = None;
         self.act(id);
         self.follow_links();
@@ -356,14 +352,8 @@ impl World {
                     let from = self.server(from).raft_id;
                     let server = self.server_mut(to);
                     server.evidence.hears(from, &message);
-                    match &message {
-                        PeerMessage::Recall { .. } => {
-                            server.answered.insert(from);
-                        }
-                        PeerMessage::Voters { index, voters, .. } => {
-                            server.told.insert(*index, voters.iter().copied().collect());
-                        }
-                        _ => {}
+                    if matches!(message, PeerMessage::Recall { .. }) {
+                        server.answered.insert(from);
                     }
                     self.step(to, Input::Peer { from, message });
                 }
@@ -463,15 +453,9 @@ impl World {
                 self.at(in_us, Event::Image { from: id, image });
             }
             for (to, message) in ready.send {
-                match &message {
-                    PeerMessage::Raft(message) => {
-                        self.server_mut(id).evidence.says(message);
-                        self.judge_vote(id, message);
-                    }
-                    PeerMessage::Voters { index, voters, .. } => {
-                        self.judge_told(id, *index, voters);
-                    }
-                    _ => {}
+                if let PeerMessage::Raft(message) = &message {
+                    self.server_mut(id).evidence.says(message);
+                    self.judge_vote(id, message);
                 }
                 self.send(id, to, message);
             }

@@ -58,19 +58,19 @@ fn main() -> ExitCode {
         return tell(seeds, servers, &dir);
     }
     if founds {
-        return found(seeds, prints, first);
+        return found(seeds, prints);
     }
     if loses {
-        return lose(seeds, prints, first);
+        return lose(seeds, prints);
     }
     if migrates {
-        return migrate(seeds, prints, first);
+        return migrate(seeds, prints);
     }
     if removes {
-        return remove(seeds, first);
+        return remove(seeds);
     }
     if changes_members {
-        return change(seeds, first);
+        return change(seeds);
     }
     let begun = Instant::now();
     let (mut coverage, mut tempo) = (Coverage::default(), Tempo::default());
@@ -143,7 +143,7 @@ fn module(told: &[Told], seeds: &[String], servers: usize) -> String {
 }
 
 /// Plays foundings of ensembles.
-fn found(seeds: std::ops::Range<u64>, prints: bool, first: bool) -> ExitCode {
+fn found(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
     let begun = Instant::now();
     let (mut seen, mut tempo, mut failed) = (Seen::default(), Tempo::default(), 0);
     let count = seeds.end.saturating_sub(seeds.start);
@@ -153,9 +153,6 @@ fn found(seeds: std::ops::Range<u64>, prints: bool, first: bool) -> ExitCode {
             Err(violation) => {
                 println!("seed {seed}: {violation}");
                 failed += 1;
-                if first {
-                    break;
-                }
             }
         }
     }
@@ -169,7 +166,7 @@ fn found(seeds: std::ops::Range<u64>, prints: bool, first: bool) -> ExitCode {
 }
 
 /// Plays ensembles that lose their majority for ever.
-fn lose(seeds: std::ops::Range<u64>, prints: bool, first: bool) -> ExitCode {
+fn lose(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
     let begun = Instant::now();
     let (mut recovered, mut refused, mut failed) = (0, 0, 0);
     let count = seeds.end.saturating_sub(seeds.start);
@@ -182,9 +179,6 @@ fn lose(seeds: std::ops::Range<u64>, prints: bool, first: bool) -> ExitCode {
             Err(violation) => {
                 println!("seed {seed}: {violation}");
                 failed += 1;
-                if first {
-                    break;
-                }
             }
         }
     }
@@ -198,7 +192,7 @@ fn lose(seeds: std::ops::Range<u64>, prints: bool, first: bool) -> ExitCode {
 }
 
 /// Plays live migrations.
-fn migrate(seeds: std::ops::Range<u64>, prints: bool, first: bool) -> ExitCode {
+fn migrate(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
     let begun = Instant::now();
     let (mut seen, mut failed) = (migration::Seen::default(), 0);
     let count = seeds.end.saturating_sub(seeds.start);
@@ -208,9 +202,6 @@ fn migrate(seeds: std::ops::Range<u64>, prints: bool, first: bool) -> ExitCode {
             Err(violation) => {
                 println!("{violation}");
                 failed += 1;
-                if first {
-                    break;
-                }
             }
         }
     }
@@ -221,7 +212,7 @@ fn migrate(seeds: std::ops::Range<u64>, prints: bool, first: bool) -> ExitCode {
 }
 
 /// Plays removals of members.
-fn remove(seeds: std::ops::Range<u64>, first: bool) -> ExitCode {
+fn remove(seeds: std::ops::Range<u64>) -> ExitCode {
     let begun = Instant::now();
     let (mut acknowledged, mut tempo, mut failed) = (0, Tempo::default(), 0);
     let count = seeds.end.saturating_sub(seeds.start);
@@ -231,9 +222,6 @@ fn remove(seeds: std::ops::Range<u64>, first: bool) -> ExitCode {
             Err(violation) => {
                 println!("seed {seed}: {violation}");
                 failed += 1;
-                if first {
-                    break;
-                }
             }
         }
     }
@@ -247,7 +235,7 @@ fn remove(seeds: std::ops::Range<u64>, first: bool) -> ExitCode {
 }
 
 /// Plays changes of members among faults.
-fn change(seeds: std::ops::Range<u64>, first: bool) -> ExitCode {
+fn change(seeds: std::ops::Range<u64>) -> ExitCode {
     let begun = Instant::now();
     let (mut seen, mut tempo, mut failed) = (changes::Played::default(), Tempo::default(), 0);
     let count = seeds.end.saturating_sub(seeds.start);
@@ -257,9 +245,6 @@ fn change(seeds: std::ops::Range<u64>, first: bool) -> ExitCode {
             Err(violation) => {
                 println!("seed {seed}: {violation}");
                 failed += 1;
-                if first {
-                    break;
-                }
             }
         }
     }
