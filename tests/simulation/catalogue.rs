@@ -197,6 +197,7 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("leaving-voters-removed-at-once", Changes, 200),
     mutant("checkpoint-forgets-leaving", Changes, 400),
     mutant("new-voters-unchecked", Changes, 100),
+    mutant("later-voters-not-told", Changes, 1500),
     // --- how an ensemble is founded
     mutant("majority-founds", Founding, 20),
     mutant("forgets-who-served", Founding, 300),

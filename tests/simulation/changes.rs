@@ -152,16 +152,18 @@ impl Play {
         self.world.until("a leader", |world| world.serving().is_some())?;
         let rounds = 1 + self.world.rng.below(4);
         let mut is_answered = true;
-        for _ in 0..rounds {
+        for round in 1..=rounds {
             self.write()?;
             let pause_us = self.world.rng.below(400_000);
             self.world.pass(pause_us)?;
             self.back_up();
             is_answered = self.change()?;
-            self.restart()?;
+            if round < rounds || self.world.rng.chance(500) {
+                self.restart()?;
+            }
         }
         // Who left may stop for good where that was answered.
-        let leave_for_good = is_answered && self.world.rng.chance(500);
+        let leave_for_good = is_answered && self.world.rng.chance(700);
         self.recover(leave_for_good)
     }
 
@@ -287,6 +289,17 @@ impl Play {
         Ok(())
     }
 
+    /// A voter without which the others are a majority, also those that are down now, by all that a leader knows.
+    fn spared(&mut self) -> Option<u8> {
+        let world = &self.world;
+        let replica = world.serving().and_then(|leader| world.replica(leader))?;
+        let voters = world.voters(world.serving()?, replica.status().applied).ok()?;
+        let votes = |id: &u8| voters.voters.contains(&world.server(*id).raft_id);
+        let voting: Vec<u8> = self.votes.iter().copied().filter(votes).collect();
+        let is_enough = !voters.is_joint() && voting.len() > voters.voters.len() / 2 + 1;
+        (is_enough && !self.has_lost).then(|| *self.world.rng.pick(&voting))
+    }
+
     /// Whether the loss of a disk leaves a majority, by all that a leader knows.
     fn has_three_voters(&self) -> bool {
         let world = &self.world;
@@ -362,10 +375,16 @@ impl Play {
 
     /// Nothing goes wrong any more.
     fn recover(&mut self, leave_for_good: bool) -> Result<(), Violation> {
-        for id in self.world.ids() {
-            if leave_for_good && !self.votes.contains(&id) {
-                self.world.kill(id);
-            } else if !self.world.runs(id) {
+        let stops = if leave_for_good { self.spared() } else { None };
+        for id in self
+            .world
+            .ids()
+            .filter(|id| Some(*id) == stops || leave_for_good && !self.votes.contains(id))
+        {
+            self.world.kill(id);
+        }
+        for id in self.world.ids().filter(|id| Some(*id) != stops) {
+            if !self.world.runs(id) && (self.votes.contains(&id) || !leave_for_good) {
                 self.world.start(id);
             }
         }

@@ -236,8 +236,8 @@ impl Checker {
             return Ok(());
         };
         let silent_us = proposed_us - of_world(heard_us, *server);
-        // Who comes back may have asked for less, and so may it have done on another server in between.
-        let since = session.least_timeout_since(heard_us).unwrap_or(u64::MAX);
+        // A client that comes back may have asked for less, and so may it have done on another server in between.
+        let since = session.least_timeout_since(*server, heard_us).unwrap_or(u64::MAX);
         let timeout_us = timeout_us.min(owner.timeout_ms as u64 * 1000).min(since);
         let timeout_us = timeout_us + self.rules.expiry_grace_us;
         let timeout_us = of_world(timeout_us, proposal.server);

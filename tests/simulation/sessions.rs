@@ -49,6 +49,8 @@ pub struct Session {
     heard: BTreeMap<usize, Vec<(u64, u64)>>,
     /// By server: when it had a connection of this session's client and answered it, and its timeout.
     answered: BTreeMap<usize, Vec<(u64, u64)>>,
+    /// Number of grants before each of these answers.
+    granted: BTreeMap<(usize, u64), usize>,
     /// By server: when it last heard from the client, and until when its answers promise nothing because the
     /// client was late.
     asked: BTreeMap<usize, (u64, u64)>,
@@ -63,6 +65,7 @@ impl Session {
             grants: vec![(place, grant)],
             heard: BTreeMap::new(),
             answered: BTreeMap::new(),
+            granted: BTreeMap::new(),
             asked: BTreeMap::new(),
         }
     }
@@ -108,6 +111,8 @@ impl Session {
         *last_us = heard_us.max(*last_us);
         if heard_us >= *late_until_us {
             keep(self.answered.entry(server).or_default(), (heard_us, timeout_us));
+            let before = self.grants.partition_point(|(granted, _)| *granted < place);
+            self.granted.insert((server, heard_us), before);
         }
     }
 
@@ -128,10 +133,12 @@ impl Session {
         last_before(self.answered.get(&server)?, before_us)
     }
 
-    /// Least timeout that the session had, microseconds, where a server has answered its client since then.
-    pub fn least_timeout_since(&self, since_us: u64) -> Option<u64> {
-        let answers = self.answered.values().flatten();
-        answers.filter(|(at_us, _)| *at_us > since_us).map(|(_, timeout_us)| *timeout_us).min()
+    /// Least timeout of the session since a server at a time answered its client, microseconds: it counts from its
+    /// grant on, also where the client has dropped that connection before it heard of it.
+    pub fn least_timeout_since(&self, server: usize, answered_us: u64) -> Option<u64> {
+        let at = self.granted.get(&(server, answered_us)).copied().unwrap_or_default();
+        let later = self.grants.iter().skip(at);
+        later.map(|(_, grant)| grant.timeout_ms as u64 * 1000).min()
     }
 }
 

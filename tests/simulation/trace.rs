@@ -72,6 +72,9 @@ impl fmt::Display for Shown<'_> {
             PeerMessage::Recall { question, promise } => {
                 write!(f, "Recall {question:x} {promise:?}")
             }
+            PeerMessage::Voters { question, index, voters } => {
+                write!(f, "Voters {question:x} behind {index}: {voters:x?}")
+            }
             PeerMessage::Raft(m) => write!(
                 f,
                 "{:?} term {} index {} log_term {} commit {} entries {} reject {}",

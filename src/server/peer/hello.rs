@@ -50,8 +50,8 @@ pub(super) const fn spoken_at(ensemble_version: u8) -> (u16, u16) {
 pub(super) const fn protocol_of(ensemble_version: u8) -> u16 {
     if ensemble_version > FIRST { SECOND_KNOWN_SINCE } else { LOWEST }
 }
-/// From this version on, a server takes messages about digests.
-pub(super) const DIGESTS_SINCE: u16 = 3;
+/// From this version on, a server takes messages about digests, and about who votes.
+pub(super) const LATER_SINCE: u16 = 3;
 /// From this version on, a server answers [`Kind::Locks`].
 pub(super) const LOCKS_SINCE: u16 = 2;
 /// How long a hello or its answer may take.

@@ -320,6 +320,7 @@ impl Frame {
                     }
                     PeerMessage::Ask { .. }
                     | PeerMessage::Recall { .. }
+                    | PeerMessage::Voters { .. }
                     | PeerMessage::Raft(_)
                     | PeerMessage::Forward { .. }
                     | PeerMessage::Return { .. }

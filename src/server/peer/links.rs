@@ -100,7 +100,7 @@ impl Links {
     pub(crate) fn send(&mut self, messages: Vec<(u64, PeerMessage)>, replica: &mut Replica) {
         let mut cut = BTreeSet::new();
         for (to, message) in messages {
-            let is_known = !message.compares() || self.peers.compares(server_of(to));
+            let is_known = !message.is_later() || self.peers.knows_later(server_of(to));
             if !is_known {
                 continue;
             }

@@ -355,9 +355,9 @@ impl Peers {
         versions.get(&server).copied().unwrap_or(0)
     }
 
-    /// Whether a server takes messages about digests, by the protocol that was agreed with it last.
-    pub(super) fn compares(&self, server: u8) -> bool {
-        self.version(server) >= hello::DIGESTS_SINCE
+    /// Whether a server takes messages that 0.1.0-rc.1 does not know, by the protocol that was agreed with it last.
+    pub(super) fn knows_later(&self, server: u8) -> bool {
+        self.version(server) >= hello::LATER_SINCE
     }
 
     /// Whether a server knows this version of ensembles, by the protocol that was agreed with it last.

@@ -3,6 +3,8 @@
 //! *Owns* what a vote takes, and how long a server may lead without one. *Never* looks at what a server believes of the
 //! voters: that is read from its log.
 
+use std::collections::BTreeSet;
+
 use lockkeeper_core::replica::inspect::PeerStatus;
 use lockkeeper_core::replica::peer::{RaftMessage, RaftMessageType};
 use lockkeeper_core::replica::{EntryKind, Status};
@@ -54,16 +56,34 @@ impl World {
             kind => kind == RaftMessageType::MsgRequestVote,
         };
         let Some(replica) = self.replica(id).filter(|_| votes) else { return };
-        let Server { raft_id, answered, .. } = self.server(id);
+        let Server { raft_id, answered, told, .. } = self.server(id);
         let has_answered = |other: u64| other == *raft_id || answered.contains(&other);
-        let known = self.voters_from(id, replica.status().applied);
-        let is_enough =
-            known.is_ok_and(|known| known.iter().any(|voters| voters.is_quorum(has_answered)));
+        let known = self.voters_from(id, replica.status().applied).unwrap_or_default();
+        // What others have told counts where their log has come further than any change in this one.
+        let last = self.server(id).disk.log();
+        let last = last.values().rfind(|entry| entry.kind == EntryKind::ConfChange);
+        let later = told.range(last.map_or(0, |entry| entry.index)..).next_back();
+        let is_majority = |voters: &BTreeSet<u64>| {
+            voters.iter().filter(|voter| has_answered(**voter)).count() > voters.len() / 2
+        };
+        let is_enough = known.iter().any(|voters| voters.is_quorum(has_answered))
+            || later.is_some_and(|(_, voters)| is_majority(voters));
         if !is_enough {
             let words = format!(
                 "server {id} votes, and only {answered:?} have answered: {}",
                 self.shown(id)
             );
+            self.breaks(words);
+        }
+    }
+
+    /// A server tells others who votes behind an entry that it has applied: it must be so by its log.
+    pub(super) fn judge_told(&mut self, id: u8, index: u64, told: &[u64]) {
+        let told: BTreeSet<u64> = told.iter().copied().collect();
+        let is_so = |voters: Voters| !voters.is_joint() && voters.voters == told;
+        if !self.voters(id, index).is_ok_and(is_so) {
+            let words =
+                format!("server {id} says that {told:?} vote behind {index}: {}", self.shown(id));
             self.breaks(words);
         }
     }

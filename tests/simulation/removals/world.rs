@@ -62,6 +62,8 @@ pub struct Server {
     pub evidence: Evidence,
     /// Raft ids of those that have answered what they remember of it.
     pub answered: BTreeSet<u64>,
+    /// Voters behind an entry, by its index, as others have told it.
+    pub told: BTreeMap<u64, BTreeSet<u64>>,
     /// Begin of the time for which it leads without a vote.
     pub voteless_since_us: Option<u64>,
     /// Frames that each connection was sent, and whether it was closed.
@@ -132,6 +134,7 @@ impl World {
                 lines: (1..=count).map(|id| line(id, voters.contains(&id))).collect(),
                 evidence: Evidence::default(),
                 answered: BTreeSet::new(),
+                told: BTreeMap::new(),
                 voteless_since_us: None,
                 seen: BTreeMap::new(),
             });
@@ -194,6 +197,7 @@ impl World {
         server.replica = Some(replica);
         server.evidence = Evidence::default();
         server.answered.clear();
+        server.told.clear();
         server.voteless_since_us = None;
         self.act(id);
         self.follow_links();
@@ -352,8 +356,14 @@ impl World {
                     let from = self.server(from).raft_id;
                     let server = self.server_mut(to);
                     server.evidence.hears(from, &message);
-                    if matches!(message, PeerMessage::Recall { .. }) {
-                        server.answered.insert(from);
+                    match &message {
+                        PeerMessage::Recall { .. } => {
+                            server.answered.insert(from);
+                        }
+                        PeerMessage::Voters { index, voters, .. } => {
+                            server.told.insert(*index, voters.iter().copied().collect());
+                        }
+                        _ => {}
                     }
                     self.step(to, Input::Peer { from, message });
                 }
@@ -453,9 +463,15 @@ impl World {
                 self.at(in_us, Event::Image { from: id, image });
             }
             for (to, message) in ready.send {
-                if let PeerMessage::Raft(message) = &message {
-                    self.server_mut(id).evidence.says(message);
-                    self.judge_vote(id, message);
+                match &message {
+                    PeerMessage::Raft(message) => {
+                        self.server_mut(id).evidence.says(message);
+                        self.judge_vote(id, message);
+                    }
+                    PeerMessage::Voters { index, voters, .. } => {
+                        self.judge_told(id, *index, voters);
+                    }
+                    _ => {}
                 }
                 self.send(id, to, message);
             }

@@ -58,19 +58,19 @@ fn main() -> ExitCode {
         return tell(seeds, servers, &dir);
     }
     if founds {
-        return found(seeds, prints);
+        return found(seeds, prints, first);
     }
     if loses {
-        return lose(seeds, prints);
+        return lose(seeds, prints, first);
     }
     if migrates {
-        return migrate(seeds, prints);
+        return migrate(seeds, prints, first);
     }
     if removes {
-        return remove(seeds);
+        return remove(seeds, first);
     }
     if changes_members {
-        return change(seeds);
+        return change(seeds, first);
     }
     let begun = Instant::now();
     let (mut coverage, mut tempo) = (Coverage::default(), Tempo::default());
@@ -143,7 +143,7 @@ fn module(told: &[Told], seeds: &[String], servers: usize) -> String {
 }
 
 /// Plays foundings of ensembles.
-fn found(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
+fn found(seeds: std::ops::Range<u64>, prints: bool, first: bool) -> ExitCode {
     let begun = Instant::now();
     let (mut seen, mut tempo, mut failed) = (Seen::default(), Tempo::default(), 0);
     let count = seeds.end.saturating_sub(seeds.start);
@@ -153,6 +153,9 @@ fn found(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
             Err(violation) => {
                 println!("seed {seed}: {violation}");
                 failed += 1;
+                if first {
+                    break;
+                }
             }
         }
     }
@@ -166,7 +169,7 @@ fn found(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
 }
 
 /// Plays ensembles that lose their majority for ever.
-fn lose(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
+fn lose(seeds: std::ops::Range<u64>, prints: bool, first: bool) -> ExitCode {
     let begun = Instant::now();
     let (mut recovered, mut refused, mut failed) = (0, 0, 0);
     let count = seeds.end.saturating_sub(seeds.start);
@@ -179,6 +182,9 @@ fn lose(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
             Err(violation) => {
                 println!("seed {seed}: {violation}");
                 failed += 1;
+                if first {
+                    break;
+                }
             }
         }
     }
@@ -192,7 +198,7 @@ fn lose(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
 }
 
 /// Plays live migrations.
-fn migrate(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
+fn migrate(seeds: std::ops::Range<u64>, prints: bool, first: bool) -> ExitCode {
     let begun = Instant::now();
     let (mut seen, mut failed) = (migration::Seen::default(), 0);
     let count = seeds.end.saturating_sub(seeds.start);
@@ -202,6 +208,9 @@ fn migrate(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
             Err(violation) => {
                 println!("{violation}");
                 failed += 1;
+                if first {
+                    break;
+                }
             }
         }
     }
@@ -212,7 +221,7 @@ fn migrate(seeds: std::ops::Range<u64>, prints: bool) -> ExitCode {
 }
 
 /// Plays removals of members.
-fn remove(seeds: std::ops::Range<u64>) -> ExitCode {
+fn remove(seeds: std::ops::Range<u64>, first: bool) -> ExitCode {
     let begun = Instant::now();
     let (mut acknowledged, mut tempo, mut failed) = (0, Tempo::default(), 0);
     let count = seeds.end.saturating_sub(seeds.start);
@@ -222,6 +231,9 @@ fn remove(seeds: std::ops::Range<u64>) -> ExitCode {
             Err(violation) => {
                 println!("seed {seed}: {violation}");
                 failed += 1;
+                if first {
+                    break;
+                }
             }
         }
     }
@@ -235,7 +247,7 @@ fn remove(seeds: std::ops::Range<u64>) -> ExitCode {
 }
 
 /// Plays changes of members among faults.
-fn change(seeds: std::ops::Range<u64>) -> ExitCode {
+fn change(seeds: std::ops::Range<u64>, first: bool) -> ExitCode {
     let begun = Instant::now();
     let (mut seen, mut tempo, mut failed) = (changes::Played::default(), Tempo::default(), 0);
     let count = seeds.end.saturating_sub(seeds.start);
@@ -245,6 +257,9 @@ fn change(seeds: std::ops::Range<u64>) -> ExitCode {
             Err(violation) => {
                 println!("seed {seed}: {violation}");
                 failed += 1;
+                if first {
+                    break;
+                }
             }
         }
     }

@@ -18,6 +18,8 @@ pub(in crate::replica) struct Rollback {
     asking: Option<Asking>,
     /// Enough of them have answered.
     is_concluded: bool,
+    /// Voters behind an entry, as the one of them says whose log has come furthest.
+    told: Option<(u64, Vec<u64>)>,
     /// Why this server must not take part.
     refusal: Option<Refusal>,
     /// Servers that are far behind the term of this one.
@@ -32,6 +34,7 @@ impl Default for Rollback {
             promises: Promises::default(),
             asking: None,
             is_concluded: false,
+            told: None,
             refusal: None,
             ahead_of: BTreeSet::new(),
             may_vote: true,
@@ -40,7 +43,7 @@ impl Default for Rollback {
 }
 
 canonical! {
-    Rollback: promises, is_concluded, refusal, ahead_of, may_vote;
+    Rollback: promises, is_concluded, told, refusal, ahead_of, may_vote;
     |out, asking| if let Some(asking) = asking {
         asking.canonical(out);
     }
@@ -88,10 +91,11 @@ impl Rollback {
         question.into_iter().chain(answer).collect()
     }
 
-    /// The question, for those of the voters who have not answered it.
-    pub(super) fn questions(&self, voters: Vec<u64>) -> Vec<(u64, PeerMessage)> {
+    /// The question, for those who have not answered it; as long as that is not enough, for all: they may know more.
+    pub(super) fn questions(&self, servers: Vec<u64>) -> Vec<(u64, PeerMessage)> {
         let Some(asking) = &self.asking else { return Vec::new() };
-        let silent = voters.into_iter().filter(|id| !asking.has_answered(*id));
+        let silent =
+            servers.into_iter().filter(|id| !self.is_concluded || !asking.has_answered(*id));
         silent.map(|id| (id, PeerMessage::Ask { question: asking.question() })).collect()
     }
 
@@ -114,6 +118,21 @@ impl Rollback {
             self.refuse(&reason, RefusalKind::RolledBack);
         }
         true
+    }
+
+    /// One of these voters says that they vote behind an entry. False: it was not asked.
+    pub(super) fn told(&mut self, question: u64, index: u64, voters: Vec<u64>) -> bool {
+        let is_asked = self.asking.as_ref().is_some_and(|asking| asking.question() == question);
+        if is_asked && self.told.as_ref().is_none_or(|(known, _)| *known < index) {
+            self.told = Some((index, voters));
+        }
+        is_asked
+    }
+
+    /// Voters behind an entry that this server has not applied, if another one has said so.
+    pub(super) fn later_voters(&self, applied: u64, last_change: u64) -> Option<&[u64]> {
+        let (index, voters) = self.told.as_ref()?;
+        (*index > applied && *index >= last_change).then_some(voters)
     }
 
     /// The question that waits for enough answers.
@@ -187,8 +206,12 @@ mod tests {
     fn only_those_who_are_silent_are_asked_again_and_the_first_refusal_stays() {
         let mut rollback = asking(7);
         assert!(rollback.recalled(1, 7, None));
-        let asked: Vec<u64> = rollback.questions(vec![1, 3]).iter().map(|(to, _)| *to).collect();
-        assert_eq!(asked, [3]);
+        let asked = |rollback: &Rollback| -> Vec<u64> {
+            rollback.questions(vec![1, 3]).iter().map(|(to, _)| *to).collect()
+        };
+        assert_eq!(asked(&rollback), [1, 3], "it is not enough yet");
+        rollback.conclude();
+        assert_eq!(asked(&rollback), [3]);
         rollback.refuse("first", RefusalKind::FarAhead);
         rollback.refuse("second", RefusalKind::RolledBack);
         assert!(rollback.refusal().is_some_and(|refusal| refusal.words.starts_with("first")));

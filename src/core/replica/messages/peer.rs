@@ -44,6 +44,15 @@ pub enum PeerMessage {
         /// `None`: nothing.
         promise: Option<Promise>,
     },
+    /// Voters by the log of the sender, where no change of them is half done, beside its answer to a question.
+    Voters {
+        /// The question.
+        question: u64,
+        /// Index up to which the sender has applied its log: they vote behind that entry.
+        index: u64,
+        /// Their raft ids.
+        voters: Vec<u64>,
+    },
     /// Raft's own.
     Raft(Box<Message>),
     /// Transactions of the sender's clients, for the leader to propose.
@@ -103,10 +112,10 @@ pub enum PeerMessage {
 }
 
 impl PeerMessage {
-    /// Whether it is about digests, of which servers of 0.1.0-rc.1 know nothing.
+    /// Whether servers of 0.1.0-rc.1 know nothing of it.
     #[must_use]
-    pub fn compares(&self) -> bool {
-        matches!(self, Self::Compare { .. } | Self::Digests { .. })
+    pub fn is_later(&self) -> bool {
+        matches!(self, Self::Compare { .. } | Self::Digests { .. } | Self::Voters { .. })
     }
 }
 

@@ -129,7 +129,8 @@ impl Replica {
                 |peer: &PeerProgress| peer.is_active && peer.is_caught_up && peer.knows_members;
             PeerStatus {
                 server,
-                votes: known.is_some_and(|peer| peer.votes),
+                // One that gets its vote does not have it yet: those that leave must not stop before.
+                votes: known.is_some_and(|peer| peer.votes && !self.consensus.gets_vote(peer.id)),
                 is_observer: spec.role == Role::Observer,
                 is_connected: there.is_some(),
                 behind: known.filter(|_| leads).map(|peer| committed.saturating_sub(peer.matched)),

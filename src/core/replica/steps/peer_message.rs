@@ -24,7 +24,14 @@ impl Replica {
             PeerMessage::Ask { question } => {
                 let answer = self.consensus.answer(from, question);
                 self.output.send(from, answer);
+                if let Some((index, voters)) = self.consensus.settled_voters() {
+                    self.output.send(from, PeerMessage::Voters { question, index, voters });
+                }
                 true
+            }
+            PeerMessage::Voters { question, index, voters } => {
+                let now_us = self.clocks.now_us();
+                self.consensus.told_voters(from, (question, index), voters, now_us)
             }
             PeerMessage::Recall { question, promise } => {
                 let said = (question, promise.as_ref());

@@ -49,7 +49,7 @@ impl Consensus {
     /// Those who have not answered are asked again.
     pub(in crate::replica) fn ask_again(&mut self, now_us: u64) -> Vec<(u64, PeerMessage)> {
         let own = self.id();
-        let others = self.counting().into_iter().filter(|id| *id != own).collect();
+        let others = self.taking_part().into_iter().filter(|id| *id != own).collect();
         let questions = self.rollback.questions(others);
         self.conclude(now_us);
         questions
@@ -74,6 +74,33 @@ impl Consensus {
         is_asked
     }
 
+    /// Voters by what is applied here, unless a change of them is half done, and the index of the last entry of that.
+    pub(in crate::replica) fn settled_voters(&self) -> Option<(u64, Vec<u64>)> {
+        let voters = self.staying_voters().to_vec();
+        let is_settled =
+            !self.is_joint() && !voters.is_empty() && !mutant!("later-voters-not-told");
+        is_settled.then_some((self.node.raft.raft_log.applied, voters))
+    }
+
+    /// Another server says who votes behind an entry, itself and this one among them. False: they are not, or it was
+    /// not asked.
+    pub(in crate::replica) fn told_voters(
+        &mut self,
+        from: u64,
+        (question, index): (u64, u64),
+        mut voters: Vec<u64>,
+        now_us: u64,
+    ) -> bool {
+        voters.sort_unstable();
+        voters.dedup();
+        let are_both = [from, self.id()].iter().all(|id| voters.contains(id));
+        let is_asked = are_both && self.rollback.told(question, index, voters);
+        if is_asked {
+            self.conclude(now_us);
+        }
+        is_asked
+    }
+
     /// Votes from now on, if enough is known.
     fn conclude(&mut self, now_us: u64) {
         let Some(asking) = self.rollback.asking() else { return };
@@ -82,7 +109,13 @@ impl Consensus {
         let all = self.counting().into_iter().all(has_answered);
         let is_over = asking.since_us().is_some_and(|since_us| now_us >= since_us + ASKING_US)
             || mutant!("silent-voters-not-awaited");
-        let is_majority = self.is_majority(has_answered) || self.is_majority_by_log(has_answered);
+        let later = self.rollback.later_voters(self.node.raft.raft_log.applied, self.last_change());
+        let is_later_majority = later.is_some_and(|voters| {
+            voters.iter().filter(|id| has_answered(**id)).count() > voters.len() / 2
+        });
+        let is_majority = self.is_majority(has_answered)
+            || self.is_majority_by_log(has_answered)
+            || is_later_majority;
         if all || is_over && is_majority {
             self.rollback.conclude();
         }

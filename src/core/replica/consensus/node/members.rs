@@ -81,6 +81,13 @@ impl Consensus {
         !self.node.store().membership().get_voters_outgoing().is_empty()
     }
 
+    /// Whether a change gives a server its vote that is not over.
+    pub(in crate::replica) fn gets_vote(&self, id: u64) -> bool {
+        let state = self.node.store().membership();
+        let is_old = state.get_voters_outgoing().contains(&id);
+        self.is_joint() && state.get_voters().contains(&id) && !is_old
+    }
+
     /// Who takes part; `None` while that is changing.
     pub(in crate::replica) fn settled_membership(&self) -> Option<Membership> {
         (!self.is_joint()).then(|| membership_of(self.node.store().membership()))
@@ -148,6 +155,12 @@ impl Consensus {
             }
         }
         false
+    }
+
+    /// Index of the last change of membership in the log here that is not applied; 0 if there is none.
+    pub(super) fn last_change(&self) -> u64 {
+        let changes = self.node.store().changes_behind(self.node.raft.raft_log.applied);
+        changes.map(|entry| entry.index).max().unwrap_or(0)
     }
 
     /// Raft ids of the voters; in the middle of a change, of those before it as well: a majority of each
