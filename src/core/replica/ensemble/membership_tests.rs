@@ -284,3 +284,32 @@ fn a_new_participant_votes_once_it_has_caught_up() {
     cluster.until("it serves", |cluster| cluster.replicas[&4].is_serving());
     cluster.assert_equal();
 }
+
+/// Who stops a server that leaves looks whether the others vote: until the change is over, the old majority counts.
+#[test]
+fn a_vote_is_shown_once_the_change_that_gives_it_is_over() {
+    let mut cluster = with_super_user(3);
+    let leader = cluster.leader().unwrap();
+    let others: Vec<u8> = (1..=3).filter(|id| *id != leader).collect();
+    let initial = Membership { voters: vec![1, 2, 3], learners: Vec::new() };
+    cluster.start(4, peer::raft_id(9, 4), initial);
+    let joins = |role| reconfig(Some(&format!("server.4=127.0.0.1:4:104{role};204")), None);
+    cluster.send(1, 1, &[(1, joins(":observer"))]);
+    cluster.until("it serves", |cluster| cluster.replicas[&4].is_serving());
+    let shown = |cluster: &Cluster| {
+        let peers = cluster.replicas[&leader].status().peers;
+        peers.iter().find(|peer| peer.server == 4).unwrap().votes
+    };
+    // The old majority carries the first half of the change, the new one the second.
+    for held in [others[1], 4] {
+        cluster.hold_disk(held);
+    }
+    let joining = "server.4=127.0.0.1:4:104;204";
+    cluster.send(1, 1, &[(2, reconfig(Some(joining), Some(&others[0].to_string())))]);
+    cluster.until("both sets count", |cluster| cluster.replicas[&leader].consensus.is_joint());
+    cluster.advance_ms(1000);
+    assert!(cluster.replicas[&leader].consensus.is_joint() && !shown(&cluster));
+    cluster.release_disk();
+    cluster.until("the vote is shown", shown);
+    assert!(!cluster.replicas[&leader].consensus.is_joint());
+}
