@@ -178,13 +178,21 @@ impl World {
 
     /// Does what the replica wants done; its disk is instant.
     fn drive(&mut self) {
-        while let Some(ready) = self.replica.ready().expect("clients break no invariant") {
-            for outgoing in ready.client {
-                self.receive(&outgoing);
+        loop {
+            while let Some(ready) = self.replica.ready().expect("clients break no invariant") {
+                for outgoing in ready.client {
+                    self.receive(&outgoing);
+                }
+                if let Some(append) = ready.append {
+                    self.replica.persisted(append.number);
+                }
             }
-            if let Some(append) = ready.append {
-                self.replica.persisted(append.number);
+            if !self.replica.owes_answers() {
+                break;
             }
+            // What a turn has no room for, the next one has.
+            let wall_ms = i64::try_from(self.now_us / 1000).expect("a short history");
+            self.replica.step(Input::Tick { now_us: self.now_us, wall_ms });
         }
         for (conn, seen) in &self.seen {
             let waiting = &seen.unanswered;

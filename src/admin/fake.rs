@@ -326,6 +326,8 @@ fn status() -> Status {
         sessions: 3,
         outstanding: 2,
         reads_answered: 3,
+        answers_postponed: 4,
+        work_ms: 5,
         writes_answered: 1,
         queues_drained: 1,
         entries_received: 50,
@@ -453,6 +455,7 @@ fn connections() -> Vec<ConnectionReport> {
             last_response_ms: 1_644_167,
             last_latency_ms: 0,
             latency: Latency { count: 4, sum_us: 6_000, min_us: 100, max_us: 16_000 },
+            work_us: 1_234,
         },
     ]
 }

@@ -12,8 +12,8 @@ use super::conn::Violation;
 use super::founding;
 use super::migration;
 use super::run::{run, run_slow};
-use super::{changes, removals};
-use Kind::{Changes, Five, Founding, Losses, Migration, One, Removals, Slow, Three};
+use super::{busy, changes, removals};
+use Kind::{Busy, Changes, Five, Founding, Losses, Migration, One, Removals, Slow, Three};
 
 /// A deliberate bug.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub enum Kind {
     Removals,
     /// See `changes.rs`.
     Changes,
+    /// See `busy.rs`.
+    Busy,
     /// See `founding.rs`. Its seeds take milliseconds.
     Founding,
     /// Of ensembles that lose their majority for ever: see `founding/world/lost_majority.rs`.
@@ -58,6 +60,7 @@ impl fmt::Display for Kind {
             Slow => "slow",
             Removals => "removals",
             Changes => "changes",
+            Busy => "busy",
             Founding => "founding",
             Losses => "losses",
             Migration => "migration",
@@ -73,6 +76,7 @@ impl Kind {
             Three => 30,
             Five => 15,
             Removals | Changes => 3000,
+            Busy => 100,
             Founding | Losses => 1000,
             Migration => 300,
         }
@@ -120,6 +124,7 @@ impl Mutant {
             Slow => run_slow(seed, 3, false).err().map(|failure| failure.violation),
             Removals => removals::run(seed).err(),
             Changes => changes::run(seed).err(),
+            Busy => busy::run(seed).err(),
             Founding => founding::run(seed, false).err(),
             Losses => founding::run_loss(seed, false).err(),
             Migration => migration::run(seed, false).err(),
@@ -198,6 +203,9 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("checkpoint-forgets-leaving", Changes, 400),
     mutant("new-voters-unchecked", Changes, 100),
     mutant("later-voters-not-told", Changes, 1500),
+    // --- busy leaders
+    mutant("turn-without-bound", Busy, 20),
+    mutant("write-sets-out-behind-reads", Busy, 20),
     // --- how an ensemble is founded
     mutant("majority-founds", Founding, 20),
     mutant("forgets-who-served", Founding, 300),
@@ -260,6 +268,7 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("report-counts-from-arrival", Slow, 200),
     mutant("answer-is-no-touch", Slow, 200),
     mutant("any-password", One, 20),
+    mutant("request-counts-for-later-identities", One, 20),
     mutant("two-connections-one-session", One, 60),
     mutant("moved-session-writes", One, 20),
     mutant("expiry-leaves-ephemerals", One, 20),

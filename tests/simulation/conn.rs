@@ -37,8 +37,8 @@ pub struct Pending {
     pub is_write: bool,
     /// A quorum confirms first that the answer is new enough.
     is_confirmed: bool,
-    /// Who asked, if it is answered at once; else it is whoever the connection is by then.
-    ids: Option<Vec<Id>>,
+    /// Who its connection was when it was asked.
+    ids: Vec<Id>,
     /// The reply must show everything up to this zxid: it was over when this was asked.
     floor: i64,
     /// When the server was given it, by its own clock.
@@ -258,15 +258,13 @@ impl Conn {
             ) => self.confirms_reads,
             Ok(_) | Err(_) => false,
         };
-        let waits =
-            self.pending.iter().any(|p| p.is_confirmed || p.is_write && p.applied.is_none());
         self.pending.push_back(Pending {
             xid: request.xid,
             op: request.op,
             request: request.decoded.clone(),
             is_write,
             is_confirmed,
-            ids: (!waits && !is_confirmed).then(|| self.ids.clone()),
+            ids: self.ids.clone(),
             floor: if is_confirmed { floor } else { 0 },
             heard_us,
             applied: None,
@@ -429,7 +427,7 @@ impl Conn {
             return outcome.clone();
         }
         let session = self.session().unwrap_or(0);
-        let ids = pending.ids.clone().unwrap_or_else(|| self.ids.clone());
+        let ids = pending.ids.clone();
         let request = match &pending.request {
             Err(Undecodable::UnknownOp) => return Err(model::UNIMPLEMENTED),
             Err(Undecodable::Malformed(_)) => return Err(model::MARSHALLING),

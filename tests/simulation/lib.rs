@@ -38,6 +38,7 @@
 pub mod agreement;
 pub mod attacks;
 pub mod bounds;
+pub mod busy;
 #[cfg(feature = "mutants")]
 pub mod catalogue;
 pub mod changes;

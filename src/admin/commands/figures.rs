@@ -279,6 +279,8 @@ fn full_json(connection: &ConnectionReport) -> Value {
     shown["min_latency"] = json!(connection.latency.min_us / 1000);
     shown["avg_latency"] = json!(mean_whole_ms(&connection.latency));
     shown["max_latency"] = json!(connection.latency.max_us / 1000);
+    // Not in ZooKeeper: what the connection has cost.
+    shown["work_us"] = json!(connection.work_us);
     shown
 }
 

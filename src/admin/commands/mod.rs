@@ -198,7 +198,8 @@ mod tests {
                 "last_latency",
                 "min_latency",
                 "avg_latency",
-                "max_latency"
+                "max_latency",
+                "work_us"
             ]
         );
         assert_eq!(full["session_id"], SESSION);

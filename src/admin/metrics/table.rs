@@ -268,6 +268,13 @@ Counter "lockkeeper_scrub_passes" "Times that the digest of all znodes was compu
     |r| r.status.scrubs;
 Gauge "lockkeeper_applied_index" "Last log index applied" |r| r.status.applied;
 Gauge "lockkeeper_persisted_index" "Last log index on this server's disk" |r| r.status.persisted;
+Summary "lockkeeper_turn_time"
+    "Milliseconds of each turn of the driver, in which others wait; a long one is named in the log and by /readyz"
+    measured Turn as ms;
+Counter "lockkeeper_work_ms" "Estimated work of requests and transactions, in milliseconds of one core"
+    |r| r.status.work_ms;
+Counter "lockkeeper_answers_postponed" "Answers that waited because a turn had no room for their reads"
+    |r| r.status.answers_postponed;
 Gauge "lockkeeper_disk_waits_ms"
     "Milliseconds for which the log's disk has completed none of the pending work" |r| r.status.disk_waits_ms;
 Counter "lockkeeper_disk_handovers" "Times this server handed its leadership over because its disk hung" if member

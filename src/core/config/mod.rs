@@ -184,6 +184,8 @@ pub struct Config {
     pub read_only_mode_enabled: bool,
     /// `lockkeeper.reads` is `linearizable`: reads see everything acknowledged before them.
     pub linearizable_reads: bool,
+    /// `lockkeeper.sharesByAddress`: connections of one address share what makes their load a small one.
+    pub shares_by_address: bool,
     /// `lockkeeper.sessionExpiryGraceMillis`: added to every session's timeout before it expires.
     pub session_expiry_grace_ms: u32,
     /// `lockkeeper.computedSessionPasswords`: sessions get the password that ZooKeeper computes of their id.
@@ -258,13 +260,12 @@ impl Config {
     /// A configuration before any default: [`Config::without_file`] and the draft of a file fill it
     /// from the table, so nothing here is ever seen.
     fn blank() -> Self {
-        let nowhere = HostPort { host: String::new(), port: 0 };
         Self {
             data_dir: PathBuf::new(),
             data_log_dir: PathBuf::new(),
             data_dir_autocreate: false,
             db_autocreate: false,
-            client_addr: nowhere.clone(),
+            client_addr: HostPort { host: String::new(), port: 0 },
             listen_backlog: 0,
             client_tcp_keep_alive: false,
             image_log_bytes: 0,
@@ -304,7 +305,7 @@ impl Config {
             four_letter_words: FourLetterWords::Default,
             admin: AdminConfig {
                 enabled: false,
-                addr: nowhere,
+                addr: HostPort { host: String::new(), port: 0 },
                 command_url: String::new(),
                 token_file: None,
                 browser: true,
@@ -325,6 +326,7 @@ impl Config {
             reconfig_enabled: false,
             read_only_mode_enabled: false,
             linearizable_reads: false,
+            shares_by_address: true,
             session_expiry_grace_ms: 0,
             computed_session_passwords: false,
             dynamic_config_file: None,

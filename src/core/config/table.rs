@@ -228,7 +228,7 @@ static SESSIONS: [Key; 4] = [
     .or_else("10000"),
 ];
 
-static LIMITS: [Key; 8] = [
+static LIMITS: [Key; 9] = [
     Key::effective(
         "maxClientCnxns",
         "60",
@@ -281,6 +281,15 @@ static LIMITS: [Key; 8] = [
          lockkeeper.admissionRate.",
     )
     .number(1, ADMISSION_MAX, |c, n| c.admission_burst = u32_of(n)),
+    Key::effective(
+        "lockkeeper.sharesByAddress",
+        "true",
+        |c| c.shares_by_address.to_string(),
+        "While a server has more to do than it can, requests of connections that have cost little of late are answered \
+         before those of others. Little is a quarter of a core for all connections of one address together; with \
+         false, for each connection, as where clients come through a proxy.",
+    )
+    .switch(|c, on| c.shares_by_address = on),
     Key::effective(
         "lockkeeper.incomingBytesMax",
         "268435456",

@@ -30,7 +30,7 @@ pub use acl::Acl;
 pub use connect::{ConnectRequest, ConnectResponse};
 pub use error::ErrorCode;
 pub use jute::{Malformed, Reader, Text, Writer};
-pub use multi::{MultiOp, MultiResult, ReadOp};
+pub use multi::{MultiOp, MultiResult, ReadOp, encode_end as encode_end_of_multi};
 pub use op::{OpCode, RequestClass};
 pub use request::{Request, RequestHeader};
 pub use response::{EventType, Response};

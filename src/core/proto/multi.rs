@@ -188,8 +188,19 @@ pub(super) fn encode_reads(ops: &[ReadOp], out: &mut Vec<u8>) {
 
 /// Appends the body of the answer.
 pub(super) fn encode_results(results: &[MultiResult], out: &mut Vec<u8>) {
-    for result in results {
-        match result {
+    results.iter().for_each(|result| result.encode(out));
+    encode_end(out);
+}
+
+/// Appends the end of the body of the answer.
+pub fn encode_end(out: &mut Vec<u8>) {
+    put_header(-1, true, -1, out);
+}
+
+impl MultiResult {
+    /// Appends one result to the body of the answer.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
             MultiResult::Create { path } => {
                 put_header(OpCode::Create as i32, false, 0, out);
                 out.put_string(path.as_str());
@@ -224,7 +235,6 @@ pub(super) fn encode_results(results: &[MultiResult], out: &mut Vec<u8>) {
             }
         }
     }
-    put_header(-1, true, -1, out);
 }
 
 /// Reads the body of the answer, as a client does. An error code that no server sends reads as

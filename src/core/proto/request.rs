@@ -373,6 +373,14 @@ impl Request {
 }
 
 impl SetWatches {
+    /// Number of its paths.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        let lists =
+            [&self.data, &self.exist, &self.child, &self.persistent, &self.persistent_recursive];
+        lists.iter().map(|paths| paths.len()).sum()
+    }
+
     fn decode(reader: &mut Reader, two: bool) -> Result<Self, Malformed> {
         let mut watches = Self {
             relative_zxid: reader.long("relativeZxid")?,

@@ -102,6 +102,7 @@ impl Replica {
             ensemble,
             comparison: _explored_servers_compare_nothing,
             output,
+            unapplied: _none_between_turns,
             figures: _operators_alone_see_them,
         } = self;
         let mut out = Canonical { now_us: clocks.now_us(), text: String::with_capacity(4096) };

@@ -46,12 +46,12 @@ mod steps;
 mod tests;
 pub mod timing;
 
-use raft::eraftpb::Message;
+use raft::eraftpb::{Entry as RaftEntry, Message};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
 pub use audit_line::AuditLine;
-pub use clients::OUTPUT_BYTES_PER_TURN_MAX;
+pub use clients::{Dearest, OUTPUT_BYTES_PER_TURN_MAX};
 pub use comparison::{
     DEFINITION as DIGEST_DEFINITION, DigestReport, Value as DigestValue, Window as DigestWindow,
 };
@@ -110,6 +110,8 @@ pub struct Replica {
     /// Digests of this server's states and of the others'.
     comparison: Comparison,
     output: Output,
+    /// Committed entries that are applied next.
+    unapplied: Vec<RaftEntry>,
     figures: Figures,
 }
 
@@ -193,6 +195,7 @@ impl Replica {
             ensemble: Ensemble::new(setup.server_id, !replayed.conf_changes.is_empty(), before),
             comparison,
             output: Output::default(),
+            unapplied: Vec::new(),
             figures,
             setup,
         })
@@ -261,6 +264,17 @@ impl Replica {
         self.clients.has_postponed()
     }
 
+    /// Estimated work of all requests and transactions so far, in nanoseconds of one core.
+    #[must_use]
+    pub fn work_ns(&self) -> u64 {
+        self.clients.total_work()
+    }
+
+    /// The dearest request or transaction since the last call.
+    pub fn take_dearest(&mut self) -> Option<Dearest> {
+        self.clients.take_dearest()
+    }
+
     /// Says what is to be done. To be called until it gives `None`, after every batch of inputs and
     /// after every [`Replica::persisted`].
     ///
@@ -289,14 +303,17 @@ impl Replica {
             if !ready.is_empty() {
                 return Ok(Some(ready));
             }
-            if !progressed {
+            if !progressed && !self.clients.end_turn(self.state.machine()) {
                 return Ok(None);
             }
         }
     }
 
-    /// Takes one step of the consensus and applies what it committed.
+    /// Applies what was committed, or takes one step of the consensus.
     fn progress(&mut self) -> Result<bool, String> {
+        if self.apply_committed()? {
+            return Ok(true);
+        }
         let Some(progress) = self.consensus.ready() else { return Ok(false) };
         self.measure(progress.append.as_ref());
         self.output.disk(progress.append, progress.fetch, progress.images);
@@ -308,14 +325,22 @@ impl Replica {
         for read in progress.reads {
             self.reads.confirmed(&read);
         }
+        // They are applied once the others are told that they are committed: these do the same work at the same time.
+        self.unapplied = progress.committed;
+        Ok(true)
+    }
+
+    /// Applies what the consensus has committed last. False: nothing.
+    fn apply_committed(&mut self) -> Result<bool, String> {
+        let committed = std::mem::take(&mut self.unapplied);
         // A state that differs goes nowhere, and shows nothing more.
-        if self.is_diverged() {
-            return Ok(true);
+        if committed.is_empty() || self.is_diverged() {
+            return Ok(false);
         }
-        for entry in &progress.committed {
+        for entry in &committed {
             self.apply(&from_raft(entry))?;
         }
-        if let Some(last) = progress.committed.last() {
+        if let Some(last) = committed.last() {
             self.consensus.applied(last.index);
         }
         Ok(true)

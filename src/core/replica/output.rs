@@ -7,6 +7,7 @@
 use super::audit_line::AuditLine;
 use super::durable::{Append, Mark};
 use super::inspect::Report;
+use super::machine::Machine;
 use super::messages::{Member, PeerMessage};
 use super::migration::ZooKeeperWork;
 use super::ready::{Fetch, Outgoing, Ready, SendImage, TurnedAway};
@@ -24,6 +25,7 @@ pub(in crate::replica) struct Output {
     images: Vec<SendImage>,
     cut: Vec<u64>,
     turned_away: Vec<TurnedAway>,
+    replaced: Option<Box<Machine>>,
 }
 
 impl Output {
@@ -64,6 +66,11 @@ impl Output {
         }
     }
 
+    /// An image took the place of this state.
+    pub(in crate::replica) fn replaced(&mut self, machine: Box<Machine>) {
+        self.replaced = Some(machine);
+    }
+
     /// A transaction was applied. `client`: where its client is, if that is known here.
     pub(in crate::replica) fn audit(&mut self, line: AuditLine, client: Option<String>) {
         self.audit_clients.extend(client.map(|client| (line.zxid, client)));
@@ -87,8 +94,18 @@ impl Output {
         members: Option<Vec<Member>>,
         zookeeper: ZooKeeperWork,
     ) -> Ready {
-        let Self { inspected, audit, audit_clients, append, send, fetch, images, cut, turned_away } =
-            std::mem::take(self);
+        let Self {
+            inspected,
+            audit,
+            audit_clients,
+            append,
+            send,
+            fetch,
+            images,
+            cut,
+            turned_away,
+            replaced,
+        } = std::mem::take(self);
         Ready {
             append,
             client,
@@ -100,6 +117,7 @@ impl Output {
             images,
             cut,
             tokens,
+            replaced,
             members,
             turned_away,
             zookeeper,

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::audit_line::AuditLine;
 use super::durable::Append;
 use super::inspect::Report;
+use super::machine::Machine;
 use super::messages::{Member, PeerMessage};
 use super::migration::ZooKeeperWork;
 use super::request::ConnId;
@@ -37,6 +38,8 @@ pub struct Ready {
     pub cut: Vec<u64>,
     /// Tokens of SASL to be judged outside: `Input::SaslJudged`. At most one of a connection until that came.
     pub tokens: Vec<(ConnId, Vec<u8>)>,
+    /// The state before an image took its place: to be dropped where no client waits for that.
+    pub replaced: Option<Box<Machine>>,
     /// Who belongs to the ensemble, when that changed.
     pub members: Option<Vec<Member>>,
     /// Clients that get no session here.
@@ -147,6 +150,7 @@ impl Ready {
             && self.cut.is_empty()
             && self.tokens.is_empty()
             && self.members.is_none()
+            && self.replaced.is_none()
             && self.turned_away.is_empty()
             && self.zookeeper.is_empty()
     }

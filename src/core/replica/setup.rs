@@ -46,6 +46,8 @@ pub struct Setup {
     pub expiry_grace_ms: u64,
     /// Whether every read is confirmed by a quorum first.
     pub linearizable_reads: bool,
+    /// Whether the connections of one address share what makes their load a small one, whose requests come first.
+    pub shares_by_address: bool,
     /// Whether clients that ask for it are served while there is no leader.
     pub read_only_mode: bool,
     /// How long the log's disk may take for what something waits for before it counts as hung, in
@@ -83,6 +85,7 @@ impl Default for Setup {
             is_declared_alone: false,
             expiry_grace_ms: 0,
             linearizable_reads: false,
+            shares_by_address: true,
             read_only_mode: false,
             disk_stall_ms: 5000,
             computed_passwords: false,

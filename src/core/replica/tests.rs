@@ -1,6 +1,7 @@
 //! The seam, driven by hand: one replica whose disk is instant, clients as frames.
 
 mod sasl;
+mod turn;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -150,15 +151,20 @@ impl Rig {
             .collect()
     }
 
-    /// The same, with room for all that is held back.
+    /// The same, with room and turns for all that is held back.
     fn all_replies(&mut self, conn: ConnId) -> Vec<(i32, i32)> {
         let mut replies = self.replies(conn);
-        while let Some(conn) = self.more.pop() {
-            self.replica.step(Input::Room { conn });
-            self.drive();
+        loop {
+            if let Some(conn) = self.more.pop() {
+                self.replica.step(Input::Room { conn });
+                self.drive();
+            } else if self.replica.owes_answers() {
+                self.advance_ms(1);
+            } else {
+                return replies;
+            }
             replies.extend(self.replies(conn));
         }
-        replies
     }
 
     fn closed(&self, conn: ConnId) -> bool {

@@ -8,7 +8,7 @@
 
 use super::path;
 use super::slab::ZnodeId;
-use super::znode::{Znode, Znodes};
+use super::znode::{Totals, Znode, Znodes};
 
 /// Whether this is the path of the znode.
 pub(super) fn has_path(slab: &Znodes, id: ZnodeId, path: &[u8]) -> bool {
@@ -59,6 +59,19 @@ pub(super) fn put_child_path(slab: &Znodes, parent: ZnodeId, name: &[u8], path: 
         end = start - 1;
     }
     *path = String::from_utf8(bytes).expect("names are made from strings");
+}
+
+/// Adds to the totals of a znode, of its parent, and so on up to the root.
+pub(super) fn count(slab: &mut Znodes, from: ZnodeId, change: Totals) {
+    let mut id = from;
+    loop {
+        let znode = &mut slab[id];
+        znode.count_below(change);
+        if id == ZnodeId::ROOT {
+            return;
+        }
+        id = znode.parent;
+    }
 }
 
 /// A znode, its parent, and so on; without the root.

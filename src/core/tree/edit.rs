@@ -1,14 +1,15 @@
 //! The three edits that every write is made of, and how they are taken back.
 //!
 //! *Owns* link, unlink and amend. *Invariants*: each keeps the slab, the table of paths, the
-//! parent's children, owners, quotas, shared lists, both digests, the figures and the notes of what
-//! changed in step; edits noted in a [`Journal`] can be taken back in reverse order.
+//! parent's children, the totals of all ancestors, owners, quotas, shared lists, both digests, the
+//! figures and the notes of what changed in step; edits noted in a [`Journal`] can be taken back in reverse order.
 //! *Never* decides whether something is allowed, and never puts a path together that its caller knows.
 
 use std::sync::Arc;
 
+use super::quota::length;
 use super::slab::ZnodeId;
-use super::znode::{Content, Meta, Znode};
+use super::znode::{Content, Meta, Totals, Znode};
 use super::{Journal, Shares, Tree, Undo, ancestry, digest, path};
 
 /// What an amendment does to the data.
@@ -46,9 +47,11 @@ impl Tree {
         self.quotas.appeared(path);
         self.owned.insert(meta.owner(), id);
         if id != ZnodeId::ROOT {
-            let position = self.slab[parent].push_child(id);
+            let (name_bytes, totals) = of_one(&self.slab[id]);
+            let position = self.slab[parent].push_child(id, name_bytes);
             let znode = &mut self.slab[id];
             (znode.parent, znode.position) = (parent, position);
+            ancestry::count(&mut self.slab, parent, totals);
         }
         self.slab.mark_changed(id);
         let path = path.as_bytes();
@@ -68,9 +71,12 @@ impl Tree {
         // Another znode may get its number.
         self.last_amended = None;
         let Znode { parent, position, .. } = self.slab[id];
-        if let Some(moved) = self.slab[parent].remove_child(position) {
+        let (name_bytes, totals) = of_one(&self.slab[id]);
+        if let Some(moved) = self.slab[parent].remove_child(position, name_bytes) {
             self.slab[moved].position = position;
         }
+        let gone = Totals { znodes: -totals.znodes, bytes: -totals.bytes };
+        ancestry::count(&mut self.slab, parent, gone);
         let stored = self.slab.is_stored(id);
         let znode = self.slab.remove(id);
         self.table.remove(bytes, id);
@@ -117,7 +123,14 @@ impl Tree {
             self.data_size += content.data_length() as u64;
             std::mem::replace(&mut znode.content, content)
         });
-        self.data_size -= old_content.as_ref().map_or(0, |old| old.data_length() as u64);
+        if let Some(old) = &old_content {
+            self.data_size -= old.data_length() as u64;
+            let bytes = length(znode.data()) - length(old.data());
+            let parent = znode.parent;
+            if bytes != 0 && id != ZnodeId::ROOT {
+                ancestry::count(&mut self.slab, parent, Totals { znodes: 0, bytes });
+            }
+        }
         self.slab.mark_changed(id);
         let shares = self.shares(id, path, shares.path);
         self.add_to_digests(id, path, shares, is_deep);
@@ -202,4 +215,9 @@ impl Tree {
         let content = digest::content(path, znode.data(), znode.meta.owner, acl.hash());
         shares.numbers.wrapping_add(content)
     }
+}
+
+/// Bytes of a znode's name, and what it adds to the totals of those above it.
+fn of_one(znode: &Znode) -> (usize, Totals) {
+    (znode.name().len(), Totals { znodes: 1, bytes: length(znode.data()) })
 }

@@ -218,7 +218,7 @@ struct Journal {
 
 impl Journal {
     /// Notes that znodes were counted for a quota, if inside a multi.
-    fn book_recount(&mut self, znodes: usize) {
+    fn book_recount(&mut self, znodes: i64) {
         if self.is_open {
             self.recounts.book(znodes);
         }
@@ -318,7 +318,7 @@ impl Tree {
         let sessions = std::iter::successors(self.owned.next_session(None), |s| {
             self.owned.next_session(Some(*s))
         });
-        sessions.map(|session| (session, self.ephemerals(session, None)))
+        sessions.map(|session| (session, self.sorted_paths(self.owned.of_session(session))))
     }
 
     /// A digest of everything that all servers agree on here.

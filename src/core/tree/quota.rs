@@ -12,9 +12,9 @@ use std::fmt::Write as _;
 
 use super::path;
 
-/// Znodes that one multi counts afresh after its first count, which takes as long as it takes: each
-/// usage znode it creates would walk the same tree again.
-pub(super) const RECOUNTED_ZNODES_MAX: usize = 10_000;
+/// Znodes that one multi counts afresh after its first count. Counting was a walk once; it costs nothing any more, but
+/// every release has to decide alike.
+pub(super) const RECOUNTED_ZNODES_MAX: i64 = 10_000;
 
 pub(super) const LIMITS: &str = "/zookeeper_limits";
 pub(super) const USAGE: &str = "/zookeeper_stats";
@@ -22,16 +22,16 @@ pub(super) const USAGE: &str = "/zookeeper_stats";
 /// How much of [`RECOUNTED_ZNODES_MAX`] a multi has left. Outside of a multi, and before the first
 /// count inside, nothing is set.
 #[derive(Debug, Default)]
-pub(super) struct Recounts(Option<usize>);
+pub(super) struct Recounts(Option<i64>);
 
 impl Recounts {
-    pub(super) fn left(&self) -> usize {
-        self.0.unwrap_or(usize::MAX)
+    pub(super) fn left(&self) -> i64 {
+        self.0.unwrap_or(i64::MAX)
     }
 
     /// Books a count of this many znodes inside a multi.
-    pub(super) fn book(&mut self, znodes: usize) {
-        self.0 = Some(self.0.map_or(RECOUNTED_ZNODES_MAX, |left| left.saturating_sub(znodes)));
+    pub(super) fn book(&mut self, znodes: i64) {
+        self.0 = Some(self.0.map_or(RECOUNTED_ZNODES_MAX, |left| (left - znodes).max(0)));
     }
 }
 

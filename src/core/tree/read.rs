@@ -21,6 +21,7 @@ pub struct Children<'a> {
     pub stat: Stat,
     slab: &'a Znodes,
     ids: &'a [ZnodeId],
+    name_bytes: u64,
 }
 
 impl<'a> Children<'a> {
@@ -34,6 +35,12 @@ impl<'a> Children<'a> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
+    }
+
+    /// Bytes of their last components.
+    #[must_use]
+    pub fn name_bytes(&self) -> u64 {
+        self.name_bytes
     }
 
     /// Their last components, in no particular order.
@@ -139,7 +146,8 @@ impl Tree {
     /// NoNode, NoAuth (READ).
     pub fn children(&self, ids: &[Identity], path: &str) -> Result<Children<'_>, ErrorCode> {
         let znode = &self.slab[self.readable(ids, path, perms::READ)?];
-        Ok(Children { stat: znode.stat(), slab: &self.slab, ids: znode.children() })
+        let (ids, name_bytes) = (znode.children(), znode.child_name_bytes());
+        Ok(Children { stat: znode.stat(), slab: &self.slab, ids, name_bytes })
     }
 
     /// How many znodes there are below a path, at any depth.
@@ -148,30 +156,44 @@ impl Tree {
     /// NoNode, NoAuth (READ on the path alone).
     pub fn all_children_number(&self, ids: &[Identity], path: &str) -> Result<i32, ErrorCode> {
         let id = self.readable(ids, path, perms::READ)?;
-        let number = if id == ZnodeId::ROOT {
-            self.slab.len() - 1
-        } else {
-            let mut unseen = self.slab[id].children().to_vec();
-            let mut number = 0;
-            while let Some(id) = unseen.pop() {
-                number += 1;
-                unseen.extend(self.slab[id].children());
-            }
-            number
-        };
-        Ok(i32::try_from(number).unwrap_or(i32::MAX))
+        Ok(i32::try_from(self.slab[id].below().znodes).unwrap_or(i32::MAX))
     }
 
-    /// The ephemerals of a session whose paths start with `prefix`, in the order of their paths.
-    /// The prefix is a plain one of strings; null, blank and the root mean all.
-    #[must_use]
-    pub fn ephemerals(&self, session: i64, prefix: Option<&str>) -> Vec<Text> {
+    /// Shows the ephemerals of a session whose paths start with `prefix`, in no particular order. How many it owns in
+    /// all. The prefix is a plain one of strings; null, blank and the root mean all.
+    pub fn ephemerals(
+        &self,
+        session: i64,
+        prefix: Option<&str>,
+        mut show: impl FnMut(&str),
+    ) -> usize {
         let prefix = prefix.filter(|prefix| !matches!(prefix.trim(), "" | path::ROOT));
-        let mut paths = self.sorted_paths(self.owned.of_session(session));
-        if let Some(prefix) = prefix {
-            paths.retain(|path| path.as_str().starts_with(prefix));
+        let prefix = prefix.unwrap_or_default();
+        let (mut path, mut owned) = (String::new(), 0);
+        // Most have the parent of the one before: its path is put together once.
+        let (mut parent, mut front, mut may_match) = (None, 0, false);
+        for id in self.owned.of_session(session) {
+            owned += 1;
+            let znode = &self.slab[id];
+            if parent != Some(znode.parent) {
+                parent = Some(znode.parent);
+                ancestry::put_path(&self.slab, znode.parent, &mut path);
+                if znode.parent != ZnodeId::ROOT {
+                    path.push('/');
+                }
+                front = path.len();
+                may_match = path.starts_with(prefix) || prefix.starts_with(&path);
+            }
+            if !may_match {
+                continue;
+            }
+            path.truncate(front);
+            path.push_str(znode.name_str());
+            if path.starts_with(prefix) {
+                show(&path);
+            }
         }
-        paths
+        owned
     }
 
     /// The paths of znodes, in order.

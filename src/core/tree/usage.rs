@@ -13,6 +13,7 @@
 use super::edit::NewData;
 use super::quota::{Figures, LIMITS, USAGE, figures_path, length, used_by};
 use super::slab::ZnodeId;
+use super::znode::Totals;
 use super::{Rules, Tree};
 use crate::proto::ErrorCode;
 
@@ -77,21 +78,13 @@ impl Tree {
         let Some(top) = self.find(quota) else {
             return Ok(Some(Counted { count: 0, bytes: 0 }));
         };
-        let most = self.journal.recounts.left();
-        let (mut seen, mut bytes) = (0, 0);
-        let mut unseen = vec![top];
-        while let Some(id) = unseen.pop() {
-            let znode = &self.slab[id];
-            seen += 1;
-            bytes += length(znode.data());
-            // Before they are copied: there may be millions.
-            if seen + unseen.len() + znode.children().len() > most {
-                return Err(ErrorCode::QuotaExceeded);
-            }
-            unseen.extend(znode.children());
+        let znode = &self.slab[top];
+        let Totals { znodes, bytes } = znode.below();
+        let (mut count, mut bytes) = (znodes + 1, bytes + length(znode.data()));
+        if count > self.journal.recounts.left() {
+            return Err(ErrorCode::QuotaExceeded);
         }
-        self.journal.book_recount(seen);
-        let mut count = i64::try_from(seen).expect("ids are 32 bits wide");
+        self.journal.book_recount(count);
         if path.strip_prefix(quota).is_some_and(|rest| rest.starts_with('/')) {
             // The new znode is below what it counts.
             count += 1;

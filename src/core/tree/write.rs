@@ -280,7 +280,10 @@ impl Tree {
         if !mutant!("deletion-keeps-pzxid") {
             parent_meta.pzxid = zxid;
         }
-        self.amend(parent, parent_path(name, parent_length), parent_meta, NewData::Keep);
+        // It may have lost another child by the same transaction.
+        if parent_meta != self.slab[parent].meta {
+            self.amend(parent, parent_path(name, parent_length), parent_meta, NewData::Keep);
+        }
         self.unlink(id, name);
         self.book_usage(name, -1, -bytes);
         let parent_path = parent_of(path, parent_length);

@@ -109,13 +109,30 @@ impl Content {
     }
 }
 
+/// Number and size of some znodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) znodes: i64,
+    /// Bytes of their data.
+    pub(super) bytes: i64,
+}
+
+/// The children of a znode, and totals that no read has to walk for.
+#[derive(Debug, Default)]
+struct Family {
+    children: Vec<ZnodeId>,
+    /// Bytes of the children's names.
+    name_bytes: u64,
+    /// Totals of the children, their children and so on.
+    below: Totals,
+}
+
 #[derive(Debug)]
 pub(super) struct Znode {
     pub(super) meta: Meta,
     pub(super) content: Content,
     /// Boxed: most znodes are leaves.
-    #[allow(clippy::box_collection)]
-    children: Option<Box<Vec<ZnodeId>>>,
+    family: Option<Box<Family>>,
     /// Of the root: itself.
     pub(super) parent: ZnodeId,
     pub(super) position: u32,
@@ -127,7 +144,7 @@ pub(super) type Znodes = Slab<Znode>;
 impl Znode {
     /// A leaf, not linked to its parent yet.
     pub(super) fn new(meta: Meta, content: Content) -> Self {
-        Self { meta, content, children: None, parent: ZnodeId::ROOT, position: 0 }
+        Self { meta, content, family: None, parent: ZnodeId::ROOT, position: 0 }
     }
 
     /// The last component of its path.
@@ -148,19 +165,39 @@ impl Znode {
     }
 
     pub(super) fn children(&self) -> &[ZnodeId] {
-        self.children.as_deref().map_or(&[], Vec::as_slice)
+        self.family.as_deref().map_or(&[], |family| &family.children)
     }
 
-    /// Appends a child and answers its position.
-    pub(super) fn push_child(&mut self, child: ZnodeId) -> u32 {
-        let children = self.children.get_or_insert_default();
+    /// Bytes of the children's names.
+    pub(super) fn child_name_bytes(&self) -> u64 {
+        self.family.as_deref().map_or(0, |family| family.name_bytes)
+    }
+
+    /// Totals of all znodes below this one.
+    pub(super) fn below(&self) -> Totals {
+        self.family.as_deref().map_or_else(Totals::default, |family| family.below)
+    }
+
+    /// Counts znodes that appeared or disappeared below this one, or whose data changed.
+    pub(super) fn count_below(&mut self, change: Totals) {
+        let below = &mut self.family.get_or_insert_default().below;
+        below.znodes += change.znodes;
+        below.bytes += change.bytes;
+    }
+
+    /// Appends a child with a name of this many bytes, and answers its position.
+    pub(super) fn push_child(&mut self, child: ZnodeId, name_bytes: usize) -> u32 {
+        let Family { children, name_bytes: all, .. } = &mut **self.family.get_or_insert_default();
+        *all += name_bytes as u64;
         children.push(child);
         u32::try_from(children.len() - 1).expect("ids are 32 bits wide, and children are ids")
     }
 
-    /// Takes the child at `position` out and answers which one lies there now, if any.
-    pub(super) fn remove_child(&mut self, position: u32) -> Option<ZnodeId> {
-        let children = self.children.as_mut().expect("a child has a parent with children");
+    /// Takes the child at `position` out, whose name has this many bytes, and answers which one lies there now, if any.
+    pub(super) fn remove_child(&mut self, position: u32, name_bytes: usize) -> Option<ZnodeId> {
+        let family = self.family.as_mut().expect("a child has a parent with children");
+        family.name_bytes -= name_bytes as u64;
+        let children = &mut family.children;
         children.swap_remove(position as usize);
         let moved = children.get(position as usize).copied();
         if children.capacity() > CHILDREN_KEPT && children.len() <= children.capacity() / 4 {

@@ -91,6 +91,19 @@ impl Driver {
         self.state.measures.note(figures, &mut self.replica, status, (messages, times));
     }
 
+    /// A turn that began then is over: measures it, and says why it was long.
+    pub(super) fn note_turn(&mut self, began_us: u64) {
+        let figures = self.connections.figures();
+        let took_us = figures.now_us().saturating_sub(began_us);
+        figures.measures.record(Quantity::Turn, took_us);
+        let dearest = self.replica.take_dearest();
+        let now = Instant::now();
+        if let Some(words) = self.state.long_turns.turned(took_us, dearest, now) {
+            tracing::warn!("{words}. No other client was answered meanwhile");
+        }
+        self.published.conditions.set(Cause::LongTurn, self.state.long_turns.condition(now));
+    }
+
     /// Tells the links what they say of this server.
     pub(super) fn tell_links(&self, status: &Status) {
         if let Some(links) = &self.links {

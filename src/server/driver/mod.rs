@@ -1,9 +1,10 @@
 //! The task that owns the replica: drains a batch of messages, then does what the replica wants.
 //!
 //! *Owns* the loop, the clocks given to the replica and the way of every answer to its connection.
-//! *Invariants*: every batch begins with a tick; what is to be sent to other servers and to the log
-//! goes there before anything else; audit lines are in their file, and the figures are published,
-//! before an answer is handed out. *Never* waits for anything but messages and time (and, for 2 ms at most,
+//! *Invariants*: every batch begins with a tick, and before a tick what the other servers have said is heard, at least
+//! every 50 ms; a turn ends after 10 ms, between two messages or two steps of the replica; what is to be sent to
+//! other servers and to the log goes there before anything else; audit lines are in their file, and the figures are
+//! published, before an answer is handed out. *Never* waits for anything but messages and time (and, for 2 ms at most,
 //! for the log's thread, where no other client could have to wait as well: see `log_writer`): a full state queue leaves
 //! changes in the replica, a slow client is cut off, the log's queue has no bound of its own (it cannot
 //! hold more than the requests in flight, which are bounded).
@@ -12,6 +13,9 @@ mod audit;
 mod clock_alarm;
 mod connections;
 mod duties;
+mod long_turns;
+#[cfg(test)]
+mod tests;
 
 pub(in crate::server) use audit::Audit;
 pub(in crate::server) use connections::Connections;
@@ -26,6 +30,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
 
 use clock_alarm::ClockAlarm;
+use long_turns::LongTurns;
 
 use crate::admin::Quantity;
 use crate::replica::peer::server_of;
@@ -38,7 +43,7 @@ use crate::server::cpu_policy::CoreSharing;
 use crate::server::disk::{CheckpointSchedule, Checkpoints, DiskAlarm, LogWriter};
 use crate::server::error::ServerError;
 use crate::server::gssapi::Gssapi;
-use crate::server::limits::DRIVER_BATCH_MAX;
+use crate::server::limits::{DRIVER_BATCH_MAX, HEAR_US_MAX, TURN_US_MAX};
 use crate::server::log_lines::{AwayLog, DifferingLog, RoleLog, RulesLog};
 use crate::server::mailbox::{LinkEvent, Message, PAST_FOUNDING, Queue, tell};
 use crate::server::metrics::{Cause, Published, TurnMeasures};
@@ -47,7 +52,7 @@ use crate::server::ports::Announced;
 use crate::server::stop::Stop;
 use crate::server::zookeeper::ZooKeeper;
 use crate::storage::{Lock, WatchedFs};
-use crate::supervision::Task;
+use crate::supervision::{Task, spawn_blocking};
 
 /// The loop's state.
 #[derive(Debug)]
@@ -101,6 +106,11 @@ pub(super) struct State {
     /// The directory is marked: the state is not that of the majority.
     is_marked: bool,
     shows_obstacle: bool,
+    /// The replica has more to do than there was time for.
+    is_unsettled: bool,
+    /// When what other servers had said was heard last.
+    heard_us: u64,
+    long_turns: LongTurns,
 }
 
 /// What came for a turn, and when, by the clock of the replica.
@@ -176,14 +186,14 @@ impl Driver {
     /// connections to write others: they write those first, whatever there is to do already. False:
     /// there is no sender any more.
     async fn wait(&mut self, batch: &mut Vec<Message>) -> bool {
-        let owes_answers = self.replica.owes_answers();
-        if owes_answers || self.made_bytes() >= OUTPUT_BYTES_PER_TURN_MAX {
+        let owes_work = !batch.is_empty() || self.replica.owes_answers() || self.state.is_unsettled;
+        if owes_work || self.made_bytes() >= OUTPUT_BYTES_PER_TURN_MAX {
             self.let_write().await;
         }
         tokio::select! {
             biased;
-            goes_on = self.messages.turn(batch) => goes_on,
-            () = ready(()), if owes_answers => true,
+            goes_on = self.messages.turn(batch), if batch.len() < DRIVER_BATCH_MAX => goes_on,
+            () = ready(()), if owes_work => true,
         }
     }
 
@@ -199,31 +209,64 @@ impl Driver {
         self.connections.pushed_bytes = 0;
     }
 
+    /// Begins a turn. What other servers have said meanwhile counts before the time that has passed: however late this
+    /// turn is, silence is only what was not said.
+    async fn begin(&mut self, batch: &mut Vec<Message>) -> Result<u64, ServerError> {
+        let now_us = self.connections.figures().now_us();
+        if self.links.is_some() && now_us.saturating_sub(self.state.heard_us) >= HEAR_US_MAX {
+            self.state.heard_us = now_us;
+            // Their sockets are read by tasks of this thread.
+            yield_now().await;
+            self.messages.take_all(batch);
+            let is_said = |message: &mut Message| matches!(message, Message::Link(_));
+            let said: Vec<Message> = batch.extract_if(.., is_said).collect();
+            for message in said {
+                self.take(message, now_us)?;
+            }
+        }
+        Ok(self.tick())
+    }
+
+    /// Whether a turn that began then is over.
+    fn is_over(&self, began_us: u64) -> bool {
+        self.connections.figures().now_us().saturating_sub(began_us) >= TURN_US_MAX
+    }
+
     fn tick(&mut self) -> u64 {
         let now_us = self.connections.figures().now_us();
         self.replica.step(Input::Tick { now_us, wall_ms: clock::wall_ms() });
         now_us
     }
 
-    /// Gives the replica what has come, and does what it wants.
+    /// Gives the replica what has come, as much as there is time for, and does what it wants.
     async fn step(&mut self, batch: &mut Vec<Message>) -> Result<Turn, ServerError> {
-        let messages = batch.len();
-        let mut now_us = self.tick();
-        let began_us = now_us;
-        for message in batch.drain(..) {
-            if self.made_bytes() >= OUTPUT_BYTES_PER_TURN_MAX {
-                self.settle(now_us)?;
-                self.let_write().await;
-                now_us = self.tick();
+        let began_us = self.begin(batch).await?;
+        let before = batch.len();
+        batch.reverse();
+        while let Some(message) = batch.pop() {
+            self.take(message, began_us)?;
+            if self.made_bytes() >= OUTPUT_BYTES_PER_TURN_MAX || self.is_over(began_us) {
+                break;
             }
-            self.take(message, now_us)?;
         }
+        batch.reverse();
+        let messages = before - batch.len();
         let stepped_us = self.connections.figures().now_us();
-        self.settle(now_us)?;
+        self.settle(began_us)?;
+        self.note_turn(began_us);
         Ok(Turn { messages, began_us, stepped_us })
     }
 
     fn take(&mut self, message: Message, now_us: u64) -> Result<(), ServerError> {
+        let Some(name) = dear(&message) else { return self.give(message, now_us) };
+        let began_us = self.connections.figures().now_us();
+        self.give(message, now_us)?;
+        let took_us = self.connections.figures().now_us().saturating_sub(began_us);
+        self.state.long_turns.message(name, took_us);
+        Ok(())
+    }
+
+    fn give(&mut self, message: Message, now_us: u64) -> Result<(), ServerError> {
         match message {
             Message::Open { conn, line, input } => {
                 self.connections.open(conn, line);
@@ -297,7 +340,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Does what the replica wants, until it wants nothing.
+    /// Does what the replica wants, until it wants nothing or the turn is over.
     fn settle(&mut self, now_us: u64) -> Result<(), ServerError> {
         loop {
             if let Some(disk) = &mut self.disk
@@ -305,8 +348,13 @@ impl Driver {
             {
                 self.replica.persisted(number);
             }
-            let Some(ready) = self.replica.ready().map_err(defect)? else { return Ok(()) };
+            let ready = self.replica.ready().map_err(defect)?;
+            self.state.is_unsettled = ready.is_some();
+            let Some(ready) = ready else { return Ok(()) };
             self.act(ready, now_us)?;
+            if self.is_over(now_us) {
+                return Ok(());
+            }
         }
     }
 
@@ -346,6 +394,10 @@ impl Driver {
         {
             links.peers.follow(members.into_iter().map(|member| member.spec).collect());
         }
+        if let Some(replaced) = ready.replaced {
+            // To end millions of znodes takes seconds.
+            drop(spawn_blocking(Task::Driver, move || drop(replaced)));
+        }
         self.state.turned_away.extend(ready.turned_away);
         for image in ready.images {
             self.role_log.image_sent(server_of(image.to));
@@ -379,6 +431,16 @@ impl Driver {
             }
         }
         Ok(())
+    }
+}
+
+/// A name for a message that may cost much in one piece.
+fn dear(message: &Message) -> Option<&'static str> {
+    match message {
+        Message::Inspect { .. } => Some("a question of an operator"),
+        Message::Link(_) => Some("a message of another server"),
+        Message::ZooKeeper(_) | Message::Migrate { .. } => Some("a step of the migration"),
+        _ => None,
     }
 }
 
@@ -430,161 +492,6 @@ impl Inspections {
         if let Some(answer) = self.waiting.remove(&token) {
             // The caller that asked may have given up.
             let _ = answer.send(report);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
-    use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
-    use std::time::Instant;
-
-    use bytes::Bytes;
-    use tokio::net::{TcpListener, TcpStream};
-    use tokio::sync::mpsc;
-
-    use super::*;
-    use crate::config::Config;
-    use crate::proto::request::{Create, CreateKind, Request};
-    use crate::proto::{Acl, ConnectRequest, RequestHeader};
-    use crate::replica::{ClientRequest, ConnId, Machine, Restored, Setup};
-    use crate::server::limits::Limits;
-    use crate::server::mailbox::{Line, Outbox};
-    use crate::server::zookeeper::Access;
-    use crate::tree::Options;
-
-    const CLIENTS: u64 = 40;
-    const DATA_BYTES: usize = 700 << 10;
-    /// Messages that take the driver more than one turn.
-    const FULL_BATCHES: usize = 4 * DRIVER_BATCH_MAX;
-
-    fn driver(messages: mpsc::Receiver<Message>) -> Driver {
-        let machine = Machine::fresh(Options::default());
-        Driver {
-            state: State::default(),
-            replica: Replica::new(Setup::default(), machine, Restored::default()).unwrap(),
-            messages: Queue::new(messages),
-            disk: None,
-            audit: None,
-            published: Arc::default(),
-            stop: Arc::default(),
-            connections: Connections::new(&Limits::of(&Config::without_file()), Arc::default()),
-            sharing: Arc::default(),
-            members: watch::Sender::default(),
-            links: None,
-            gssapi: Gssapi::default(),
-            zookeeper: ZooKeeper::new(mpsc::channel(1).0, Access::default()),
-            role_log: RoleLog::new(1, Instant::now()),
-        }
-    }
-
-    /// Connections, and the other ends of their sockets, which are not read from.
-    async fn lines() -> Vec<(Arc<Line>, TcpStream)> {
-        let limits = Limits::of(&Config::without_file());
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let mut lines = Vec::new();
-        for _ in 0..CLIENTS {
-            let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-            let (_, writer) = listener.accept().await.unwrap().0.into_split();
-            lines.push((
-                Arc::new(Line {
-                    outbox: Outbox::new(&limits, Arc::default()),
-                    writer,
-                    is_plain: true,
-                    thread: None,
-                    place: None,
-                }),
-                client,
-            ));
-        }
-        lines
-    }
-
-    fn open(conn: ConnId, line: &Arc<Line>) -> Message {
-        let request = ConnectRequest {
-            protocol_version: 0,
-            last_zxid_seen: 0,
-            timeout_ms: 40_000,
-            session_id: 0,
-            password: Bytes::new(),
-            read_only: None,
-        };
-        let remote = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let input = Input::Connected { conn, remote, remote_port: 1, proven: Vec::new(), request };
-        Message::Open { conn, line: Arc::clone(line), input }
-    }
-
-    fn ask(conn: ConnId, requests: &[Request]) -> Message {
-        let requests = requests.iter().map(|request| {
-            let mut payload = Vec::new();
-            RequestHeader { xid: 1, op: request.op() as i32 }.encode(&mut payload);
-            request.encode(&mut payload);
-            ClientRequest::decode(payload.into()).unwrap()
-        });
-        Message::Input(Input::Requests { conn, requests: requests.collect() })
-    }
-
-    fn big() -> Request {
-        Request::Create(Create {
-            path: "/big".into(),
-            data: Some(vec![7; DATA_BYTES].into()),
-            acl: Some(vec![Acl::open()]),
-            flags: 0,
-            ttl_ms: 0,
-            kind: CreateKind::Create,
-        })
-    }
-
-    /// Takes what the connections are given, whenever the driver lets them, until it is that many bytes
-    /// or more. The most that there was at once.
-    async fn take_all(lines: &[(Arc<Line>, TcpStream)], bytes: usize) -> usize {
-        let (mut all, mut most) = (0, 0);
-        while all < bytes {
-            let mut at_once = 0;
-            for (line, _) in lines {
-                let context = Context::from_waker(Waker::noop());
-                let Poll::Ready(taken) = line.outbox.poll_take(&context, false) else { continue };
-                let bytes = taken.chunks.iter().map(Vec::len).sum();
-                line.outbox.written(bytes);
-                at_once += bytes;
-            }
-            (all, most) = (all + at_once, most.max(at_once));
-            yield_now().await;
-        }
-        most
-    }
-
-    #[tokio::test]
-    async fn no_more_answers_are_made_than_the_connections_may_write_meanwhile() {
-        let (sender, messages) = mpsc::channel(2 * FULL_BATCHES);
-        let send = |message| sender.try_send(message).expect("room");
-        let (lines, mut driver) = (lines().await, driver(messages));
-        let (serves, _) = oneshot::channel();
-        let tested = async {
-            send(Message::Wake);
-            yield_now().await;
-            (1..).zip(&lines).for_each(|(conn, (line, _))| send(open(conn, line)));
-            take_all(&lines, CLIENTS as usize * 40).await;
-            send(ask(1, &[big()]));
-            take_all(&lines, 1).await;
-            let get = Request::GetData { path: "/big".into(), watch: false };
-            let sync = Request::Sync { path: Some("/".into()) };
-            for asked in [&[get.clone()][..], &[sync, get]] {
-                (1..=CLIENTS).for_each(|conn| send(ask(conn, asked)));
-                // There is always something to do: as a tick, if the process is held for a while.
-                (0..FULL_BATCHES).for_each(|_| send(Message::Wake));
-                let most = take_all(&lines, CLIENTS as usize * DATA_BYTES).await;
-                let at_most = OUTPUT_BYTES_PER_TURN_MAX + 2 * DATA_BYTES;
-                assert!(most <= at_most, "{most} bytes at once for {asked:?}");
-            }
-        };
-        let mut runs = pin!(driver.run(serves));
-        tokio::select! {
-            biased;
-            ended = &mut runs => panic!("{ended:?}"),
-            () = tested => {}
         }
     }
 }

@@ -43,6 +43,7 @@ pub(super) fn setup(
         is_declared_alone: false,
         expiry_grace_ms: config.session_expiry_grace_ms.into(),
         linearizable_reads: config.linearizable_reads,
+        shares_by_address: config.shares_by_address,
         read_only_mode: config.read_only_mode_enabled,
         disk_stall_ms: config.disk_stall_ms.into(),
         computed_passwords: config.computed_session_passwords,

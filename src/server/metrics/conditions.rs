@@ -16,6 +16,8 @@ pub(in crate::server) enum Cause {
     Disk,
     /// A majority of the voters is missing in a way that no election mends.
     Majority,
+    /// Its driver was busy for long with one thing.
+    LongTurn,
     /// Its data is older than what it once promised, or not what the others have.
     Refused,
     /// Its state is not that of the majority, and it goes on.

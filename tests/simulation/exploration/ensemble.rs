@@ -339,6 +339,7 @@ impl World {
             turned_away: _,
             audit_clients: _,
             zookeeper: _,
+            replaced: _,
         } = ready;
         self.rules.applied(id, &audit)?;
         for outgoing in client {

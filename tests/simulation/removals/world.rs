@@ -41,10 +41,30 @@ const RECORDS_MAX: usize = 1000;
 #[derive(Debug)]
 enum Event {
     Tick(u8),
+    /// A server that is not done goes on.
+    GoOn(u8),
+    /// A client asks.
+    Ask {
+        to: u8,
+        conn: u64,
+        xid: i32,
+        request: Request,
+    },
     Write,
-    Persisted { server: u8, life: u64 },
-    Deliver { from: u8, to: u8, link: u64, message: PeerMessage },
-    Image { from: u8, image: SendImage },
+    Persisted {
+        server: u8,
+        life: u64,
+    },
+    Deliver {
+        from: u8,
+        to: u8,
+        link: u64,
+        message: PeerMessage,
+    },
+    Image {
+        from: u8,
+        image: SendImage,
+    },
 }
 
 #[derive(Debug)]
@@ -68,6 +88,10 @@ pub struct Server {
     pub voteless_since_us: Option<u64>,
     /// Frames that each connection was sent, and whether it was closed.
     seen: BTreeMap<u64, (Vec<Bytes>, bool)>,
+    /// Work that its replica has told of, and the end of it.
+    worked_ns: u64,
+    busy_until_us: u64,
+    ticked_us: u64,
 }
 
 /// See the module.
@@ -137,6 +161,9 @@ impl World {
                 told: BTreeMap::new(),
                 voteless_since_us: None,
                 seen: BTreeMap::new(),
+                worked_ns: 0,
+                busy_until_us: 0,
+                ticked_us: 0,
             });
         }
         for id in 1..=count {
@@ -199,6 +226,7 @@ impl World {
         server.answered.clear();
         server.told.clear();
         server.voteless_since_us = None;
+        (server.worked_ns, server.busy_until_us) = (0, 0);
         self.act(id);
         self.follow_links();
         let in_us = self.rng.below(TICK_MS * 1000);
@@ -314,6 +342,10 @@ impl World {
                 return Err(format!("still waiting for {what}: {}", self.all_shown()));
             }
             self.now_us = at_us;
+            if let Some(until_us) = self.put_off(&event) {
+                self.at(until_us - at_us, event);
+                continue;
+            }
             self.happen(event);
             if let Some(broken) = self.broken.take() {
                 return Err(broken);
@@ -328,6 +360,18 @@ impl World {
         self.until("time passes", |world| world.now_us >= until_us)
     }
 
+    /// When a server that is busy can do something about an event. It hears what it is told before it sees the time.
+    fn put_off(&self, event: &Event) -> Option<u64> {
+        let (id, late_us) = match event {
+            Event::Tick(id) | Event::GoOn(id) => (*id, 1),
+            Event::Deliver { to, .. } => (*to, 0),
+            Event::Persisted { server: id, .. } | Event::Ask { to: id, .. } => (*id, 0),
+            Event::Write | Event::Image { .. } => return None,
+        };
+        let until_us = self.server(id).busy_until_us + late_us;
+        (until_us > self.now_us + late_us).then_some(until_us)
+    }
+
     fn happen(&mut self, event: Event) {
         match event {
             Event::Tick(id) => {
@@ -335,6 +379,8 @@ impl World {
                 self.follow_links();
                 self.at(TICK_MS * 1000, Event::Tick(id));
             }
+            Event::GoOn(id) => self.step_all(id, Vec::new()),
+            Event::Ask { to, conn, xid, request } => self.ask(to, conn, xid, &request),
             Event::Write => {
                 self.write();
                 let in_us = 1 + self.rng.below(WRITE_US_MAX);
@@ -407,8 +453,15 @@ impl World {
     fn step_all(&mut self, id: u8, inputs: Vec<Input>) {
         let now_us = self.now_us;
         let wall_ms = 1_000_000 + (now_us / 1000) as i64;
-        let Some(replica) = &mut self.server_mut(id).replica else { return };
-        replica.step(Input::Tick { now_us, wall_ms });
+        let server = self.server_mut(id);
+        // What others said while it was busy comes before the time that has passed.
+        let is_heard = inputs.iter().any(|input| matches!(input, Input::Peer { .. }));
+        let is_late = now_us - server.ticked_us > TICK_MS * 1000;
+        let Some(replica) = &mut server.replica else { return };
+        if !(is_late && is_heard) {
+            replica.step(Input::Tick { now_us, wall_ms });
+            server.ticked_us = now_us;
+        }
         inputs.into_iter().for_each(|input| replica.step(input));
         self.act(id);
     }
@@ -494,9 +547,10 @@ impl World {
 
     /// A turn is over: the disk is given a checkpoint, and rules are judged.
     fn end_turn(&mut self, id: u8) {
-        let has_checkpoints = self.has_checkpoints;
+        let (has_checkpoints, now_us) = (self.has_checkpoints, self.now_us);
         let server = self.server_mut(id);
         let Some(replica) = &mut server.replica else { return };
+        let work_ns = replica.work_ns();
         let status = replica.status();
         server.evidence.settle(id, &status);
         while has_checkpoints && let Drained::Changes(changes) = replica.drain_changes(RECORDS_MAX)
@@ -504,6 +558,13 @@ impl World {
             if let Some(mark) = server.disk.take(changes) {
                 replica.step(Input::ImageWritten { mark });
             }
+        }
+        let owes = replica.owes_answers();
+        let work_us = work_ns.saturating_sub(server.worked_ns) / 1000;
+        server.worked_ns = work_ns;
+        server.busy_until_us = now_us + work_us;
+        if owes {
+            self.at(work_us + 1, Event::GoOn(id));
         }
         self.judge_leader(id, &status);
     }
@@ -536,11 +597,18 @@ impl World {
     }
 
     pub fn ask(&mut self, id: u8, conn: u64, xid: i32, request: &Request) {
-        let mut payload = Vec::new();
-        RequestHeader { xid, op: request.op() as i32 }.encode(&mut payload);
-        request.encode(&mut payload);
-        let request = ClientRequest::decode(payload.into()).expect("a request");
-        self.step(id, Input::Requests { conn, requests: vec![request] });
+        self.step(id, Input::Requests { conn, requests: vec![encoded(xid, request)] });
+    }
+
+    /// Asks as soon as the server is not busy.
+    pub fn ask_busy(&mut self, to: u8, conn: u64, xid: i32, request: Request) {
+        self.at(0, Event::Ask { to, conn, xid, request });
+    }
+
+    /// Asks many things in one go.
+    pub fn ask_all(&mut self, id: u8, conn: u64, requests: &[(i32, Request)]) {
+        let requests = requests.iter().map(|(xid, request)| encoded(*xid, request)).collect();
+        self.step(id, Input::Requests { conn, requests });
     }
 
     pub fn answers(&self, id: u8, conn: u64) -> &[Bytes] {
@@ -573,6 +641,13 @@ impl World {
         }
         Ok(is_open)
     }
+}
+
+fn encoded(xid: i32, request: &Request) -> ClientRequest {
+    let mut payload = Vec::new();
+    RequestHeader { xid, op: request.op() as i32 }.encode(&mut payload);
+    request.encode(&mut payload);
+    ClientRequest::decode(payload.into()).expect("a request")
 }
 
 pub fn create(number: i32) -> Request {

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lockkeeper_simulation::changes;
 use lockkeeper_simulation::coverage::Coverage;
 use lockkeeper_simulation::disk::{Crash, SimFs};
 use lockkeeper_simulation::founding::{self, Seen};
@@ -16,6 +15,7 @@ use lockkeeper_simulation::run::{
     Failure, Success, run, run_foreign, run_slow, run_upgraded, simulated_ms,
 };
 use lockkeeper_simulation::tempo::Tempo;
+use lockkeeper_simulation::{busy, changes};
 use lockkeeper_storage::fs::Fs;
 
 /// One seed in so many is played by `cargo test`, so that every run has some of each world. With
@@ -50,6 +50,9 @@ const SEEDS_OF_REMOVALS: u64 = 500;
 /// One in so many of all changes of the voters of up to five servers is made by `cargo test`: no divisor of the number
 /// of kinds of servers, so that all kinds come at all places.
 const SHARE_OF_ALL_CHANGES: usize = 41;
+
+/// The same, of busy leaders.
+const SEEDS_OF_BUSY_LEADERS: u64 = 50;
 
 /// The same, of changes of members among faults.
 const SEEDS_OF_CHANGES: u64 = 300;
@@ -416,6 +419,16 @@ fn members_that_change_among_faults_come_to_what_was_asked_for() {
         assert!(count >= least, "{seen:?}");
     }
     assert!(put_back >= seeds / 50 && emptied >= seeds / 20, "{seen:?}");
+}
+
+#[test]
+fn a_busy_leader_keeps_its_office_and_others_wait_for_no_more_than_a_turn() {
+    let mut tempo = Tempo::default();
+    for seed in 1..=share_of(SEEDS_OF_BUSY_LEADERS) {
+        let played = tempo.play(|| busy::run(seed), busy::simulated_ms);
+        played.unwrap_or_else(|v| panic!("seed {seed}: {v}"));
+    }
+    say("busy leaders", &tempo);
 }
 
 /// Every change of the voters of up to five servers, with any of them down: made or refused within a second.

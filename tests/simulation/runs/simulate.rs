@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use lockkeeper_simulation::changes;
 use lockkeeper_simulation::coverage::Coverage;
 use lockkeeper_simulation::founding::{self, Seen};
 use lockkeeper_simulation::migration;
@@ -18,10 +17,12 @@ use lockkeeper_simulation::run::{
     Failure, Success, run, run_foreign, run_slow, run_upgraded, simulated_ms,
 };
 use lockkeeper_simulation::tempo::Tempo;
+use lockkeeper_simulation::{busy, changes};
 
 const USAGE: &str =
     "usage: simulate [--servers 1|3|5 [--slow | --foreign | --upgrades] | --founding | --losses | --migrations | \
-                     --removals | --changes] (--seed N [--trace] | --seeds A..B [--first]) [--mutant NAME] [--tla DIR]
+                     --removals | --changes | --busy] \
+                     (--seed N [--trace] | --seeds A..B [--first]) [--mutant NAME] [--tla DIR]
        simulate --medians [--mutant NAME] [--tries N]";
 
 fn main() -> ExitCode {
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         migrates,
         removes,
         changes: changes_members,
+        busy: busies,
         tla,
     } = asked;
     if let Some(name) = mutant
@@ -71,6 +73,9 @@ fn main() -> ExitCode {
     }
     if changes_members {
         return change(seeds, first);
+    }
+    if busies {
+        return busy_leaders(seeds, first);
     }
     let begun = Instant::now();
     let (mut coverage, mut tempo) = (Coverage::default(), Tempo::default());
@@ -270,6 +275,27 @@ fn change(seeds: std::ops::Range<u64>, first: bool) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Plays busy leaders.
+fn busy_leaders(seeds: std::ops::Range<u64>, first: bool) -> ExitCode {
+    let (mut longest_us, mut tempo, mut failed) = (0, Tempo::default(), 0);
+    let count = seeds.end.saturating_sub(seeds.start);
+    for seed in seeds {
+        match tempo.play(|| busy::run(seed), busy::simulated_ms) {
+            Ok(played) => longest_us = played.waited_us.max(longest_us),
+            Err(violation) => {
+                println!("seed {seed}: {violation}");
+                failed += 1;
+                if first {
+                    break;
+                }
+            }
+        }
+    }
+    println!("{count} seeds, {failed} failed, a small read waited for {longest_us} us at most");
+    println!("{tempo}");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 /// Counts the seeds that it takes to catch each deliberate bug: rows of a table.
 #[cfg(feature = "mutants")]
 fn medians(mut words: impl Iterator<Item = String>) -> ExitCode {
@@ -325,6 +351,8 @@ struct Asked {
     removes: bool,
     /// Changes of members among faults, likewise.
     changes: bool,
+    /// Busy leaders, likewise.
+    busy: bool,
     /// Where runs are told as steps of the model in spec/.
     tla: Option<PathBuf>,
 }
@@ -344,7 +372,7 @@ fn plant(name: String) -> bool {
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
     let (mut seeds, mut servers, mut prints, mut mutant) = (None, 1, false, None);
     let (mut founds, mut loses, mut migrates) = (false, false, false);
-    let (mut removes, mut changes_members) = (false, false);
+    let (mut removes, mut changes_members, mut busies) = (false, false, false);
     let mut tla = None;
     let mut first = false;
     let mut play: Play = run;
@@ -372,6 +400,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
             "--migrations" => migrates = true,
             "--removals" => removes = true,
             "--changes" => changes_members = true,
+            "--busy" => busies = true,
             "--mutant" => mutant = Some(words.next()?),
             "--tla" => tla = Some(words.next()?.into()),
             _ => return None,
@@ -390,6 +419,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Asked> {
         migrates,
         removes,
         changes: changes_members,
+        busy: busies,
         tla,
     })
 }

@@ -8,16 +8,18 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use super::turn::{BEFORE_WRITE_MAX, Load, Work, is_dear, likely_work};
 use crate::proto::Writer as _;
 use crate::proto::connect::ConnectResponse;
 use crate::proto::request::Request;
 use crate::proto::response::{ReplyHeader, encode_event, encode_reply};
 use crate::proto::{ErrorCode, EventType, OpCode, Response, Text, frame};
 use crate::replica::inspect::{ConnectionReport, Latency};
-use crate::replica::machine::Identities;
+use crate::replica::machine::{Identities, TxnOp};
 use crate::replica::ready::{Answered, Outgoing};
 use crate::replica::request::ConnId;
 use crate::sasl::Negotiation;
+use crate::tree::Tree;
 use crate::tree::acl::Identity;
 
 /// Identities that one connection may prove, and their bytes: every transaction carries them into
@@ -33,10 +35,6 @@ const REPLY_BYTES_USUAL: usize = 128;
 /// Bytes of answers and events that a connection may be given at once; beyond, answers wait until
 /// these are written.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 1 << 20;
-
-/// Bytes of answers and events of all connections beyond which answers wait for the next turn, if they can:
-/// 10,000 contenders that list 10,000 names at once ask for 2 GB.
-pub const OUTPUT_BYTES_PER_TURN_MAX: usize = 8 << 20;
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,18 +62,49 @@ pub(super) enum Outside {
     Over,
 }
 
+/// A request of a client, as it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::replica) struct Asked {
+    pub(in crate::replica) xid: i32,
+    pub(in crate::replica) at_us: u64,
+    /// How many identities its connection had: it counts for these, whatever is proved before it is answered.
+    pub(in crate::replica) identities: usize,
+}
+
 /// Something that a connection waits for.
 #[derive(Debug)]
 pub(in crate::replica) enum Pending {
     /// A transaction: answered when it is applied.
-    Write { sequence: u64, xid: i32, op: OpCode, at_us: u64 },
+    Write { sequence: u64, asked: Asked, op: OpCode },
     /// A sync, or a read that must not be older than itself: answered when its read index is
     /// confirmed and applied.
-    Confirmed { context: u64, xid: i32, answer: Answer, at_us: u64 },
+    Confirmed { context: u64, asked: Asked, answer: Answer },
     /// A transaction that was applied while answers in front of it were held back, and its zxid.
-    Applied { xid: i32, op: OpCode, at_us: u64, zxid: i64, result: Result<Response, ErrorCode> },
+    Applied { asked: Asked, op: OpCode, zxid: i64, result: Result<Response, ErrorCode> },
     /// Anything that can be answered as soon as it is at the front.
-    Answer { xid: i32, answer: Answer, at_us: u64 },
+    Answer { asked: Asked, answer: Answer },
+    /// A transaction that sets out when it is at the front: much is to be read before it.
+    Held { asked: Asked, op: OpCode, txn: TxnOp },
+}
+
+impl Pending {
+    /// Whether it is a read that waits for the end of the turn.
+    pub(super) fn is_dear(&self, tree: &Tree) -> bool {
+        match self {
+            Self::Answer { answer: Answer::Read(request), .. }
+            | Self::Confirmed { answer: Answer::Read(request), .. } => is_dear(request, tree),
+            _ => false,
+        }
+    }
+
+    /// Work of a read that waits, as far as it counts for the writes behind it.
+    pub(super) fn likely_work(&self) -> Work {
+        match self {
+            Self::Answer { answer: Answer::Read(request), .. }
+            | Self::Confirmed { answer: Answer::Read(request), .. } => likely_work(request),
+            _ => 0,
+        }
+    }
 }
 
 /// What is answered without a transaction.
@@ -94,6 +123,7 @@ pub(in crate::replica) enum Answer {
 /// One connection.
 #[derive(Debug)]
 pub(in crate::replica) struct Connection {
+    /// Others are only added, behind these.
     pub(in crate::replica) ids: Identities,
     /// How far its client is with SASL.
     pub(super) sasl: Negotiation,
@@ -118,13 +148,22 @@ pub(in crate::replica) struct Connection {
     /// What is in front of an answer that waits for Raft's voters to follow a change of members, and until
     /// when that is waited for; `out` is what comes from that answer on.
     behind_members: Option<(Outgoing, u64)>,
+    /// Work of the reads that wait.
+    waiting_work: Work,
+    /// Transactions that are held.
+    held: usize,
+    /// Its next answer waits for its turn.
+    pub(super) is_postponed: bool,
+    pub(super) load: Load,
+    /// Address of its client.
+    pub(super) address: IpAddr,
     report: ConnectionReport,
 }
 
 canonical! {
     // Without what is counted for operators, and when something was heard, but of a client that waits for a session.
     Connection: ids, sasl, outside, phase, session, queue, closing, is_read_only, next_sequence, out, has_output,
-    counted_bytes, held_back, behind_members; without report;
+    counted_bytes, held_back, behind_members, waiting_work, held, is_postponed; without report, load, address;
     |to, heard_us| to.value(&matches!(phase, Phase::Opening { .. }).then_some(heard_us))
 }
 
@@ -155,6 +194,11 @@ impl Connection {
             counted_bytes: 0,
             held_back: false,
             behind_members: None,
+            waiting_work: 0,
+            held: 0,
+            is_postponed: false,
+            load: Load::default(),
+            address: ip,
             report: ConnectionReport {
                 conn,
                 remote,
@@ -164,6 +208,46 @@ impl Connection {
                 ..ConnectionReport::default()
             },
         }
+    }
+
+    /// Adds what waits behind all that was asked before.
+    pub(super) fn push(&mut self, pending: Pending) {
+        self.waiting_work += pending.likely_work();
+        self.held += usize::from(matches!(pending, Pending::Held { .. }));
+        self.queue.push_back(pending);
+    }
+
+    /// Takes what is at the front.
+    pub(super) fn pop(&mut self) -> Option<Pending> {
+        let front = self.queue.pop_front()?;
+        self.waiting_work -= front.likely_work();
+        self.held -= usize::from(matches!(front, Pending::Held { .. }));
+        Some(front)
+    }
+
+    /// Whether a write must not set out yet: it would be applied, and all in front of it answered at once.
+    pub(super) fn holds_writes(&self) -> bool {
+        self.held > 0
+            || self.waiting_work > BEFORE_WRITE_MAX && !mutant!("write-sets-out-behind-reads")
+    }
+
+    /// Numbers the transactions that are held at the front, up to the next reads that are dear together.
+    pub(super) fn set_out(&mut self) -> Vec<(u64, Asked, TxnOp)> {
+        let (mut unsent, mut before) = (Vec::new(), 0);
+        for pending in &mut self.queue {
+            before += pending.likely_work();
+            if before > BEFORE_WRITE_MAX {
+                break;
+            }
+            let Pending::Held { asked, op, .. } = *pending else { continue };
+            self.next_sequence += 1;
+            self.held -= 1;
+            let write = Pending::Write { sequence: self.next_sequence, asked, op };
+            if let Pending::Held { txn, .. } = std::mem::replace(pending, write) {
+                unsent.push((self.next_sequence, asked, txn));
+            }
+        }
+        unsent
     }
 
     /// A number for the next transaction.
@@ -207,6 +291,13 @@ impl Connection {
         }
         self.ids = ids;
         true
+    }
+
+    /// The first so many of its identities: those of a request that was asked when there were no others.
+    pub(in crate::replica) fn identities(&self, count: usize) -> &[Identity] {
+        let all = self.ids.len();
+        &self.ids
+            [..if mutant!("request-counts-for-later-identities") { all } else { count.min(all) }]
     }
 
     /// Appends a reply whose body is a value.
@@ -313,6 +404,7 @@ impl Connection {
         self.phase = Phase::Closing;
         self.out.close = true;
         self.queue.clear();
+        (self.waiting_work, self.held) = (0, 0);
     }
 
     /// Marks that there is output; true if there was none before.
@@ -351,11 +443,11 @@ impl Connection {
         kept: &Result<Response, ErrorCode>,
     ) -> bool {
         for pending in &mut self.queue {
-            if let Pending::Write { sequence: waiting, xid, op, at_us } = pending
+            if let Pending::Write { sequence: waiting, asked, op } = pending
                 && *waiting == sequence
             {
-                let (xid, op, at_us, result) = (*xid, *op, *at_us, kept.clone());
-                *pending = Pending::Applied { xid, op, at_us, zxid, result };
+                let (asked, op, result) = (*asked, *op, kept.clone());
+                *pending = Pending::Applied { asked, op, zxid, result };
                 return true;
             }
         }
@@ -393,6 +485,7 @@ impl Connection {
     pub(in crate::replica) fn report(&self) -> ConnectionReport {
         ConnectionReport {
             queued: self.queue.len() as u64,
+            work_us: self.load.total / 1000,
             session: self.session,
             ..self.report.clone()
         }

@@ -54,6 +54,8 @@ pub(in crate::replica) struct Forwarding {
     returned: VecDeque<WriteBatch>,
     /// The leader's own: void once it leads no longer.
     chores: BatchBuilder,
+    /// Batches of them that were full before.
+    full_chores: VecDeque<Vec<u8>>,
     /// What other servers gave this one while it leads.
     foreign: VecDeque<WriteBatch>,
     in_flight: VecDeque<InFlight>,
@@ -72,16 +74,17 @@ impl Forwarding {
         origin.server == self.origin
     }
 
-    /// Adds a transaction of the client of this connection, by its number there.
+    /// Adds a transaction of the client of this connection, by its number there, that ends so many ephemerals.
     pub(in crate::replica) fn push(
         &mut self,
         (conn, sequence): (ConnId, u64),
         session: i64,
         cxid: i32,
         ids: &[Identity],
-        op: &TxnOp,
+        (op, ephemerals): (&TxnOp, usize),
     ) {
         let origin = Origin { server: self.origin, conn, sequence };
+        self.batch.weigh(ephemerals);
         self.add(origin, session, cxid, ids, op);
     }
 
@@ -94,8 +97,12 @@ impl Forwarding {
         }
     }
 
-    /// Adds a transaction of the leader's own.
-    pub(in crate::replica) fn push_chore(&mut self, session: i64, op: &TxnOp) {
+    /// Adds a transaction of the leader's own, that ends so many ephemerals.
+    pub(in crate::replica) fn push_chore(&mut self, session: i64, op: &TxnOp, ephemerals: usize) {
+        if self.chores.is_full() {
+            self.full_chores.push_back(self.chores.take());
+        }
+        self.chores.weigh(ephemerals);
         self.chores.push(Origin::default(), session, 0, &[], op);
     }
 
@@ -151,6 +158,9 @@ impl Forwarding {
 
     /// The next batch for the log, if this server leads in `term`.
     pub(in crate::replica) fn next_to_propose(&mut self, term: u64) -> Option<WriteBatch> {
+        if let Some(payload) = self.full_chores.pop_front() {
+            return Some(WriteBatch { payload, ..WriteBatch::default() });
+        }
         if !self.chores.is_empty() {
             return Some(WriteBatch { payload: self.chores.take(), ..WriteBatch::default() });
         }
@@ -253,6 +263,7 @@ impl Forwarding {
     /// This server leads no longer: what it was given and has not proposed is to be given back.
     pub(in crate::replica) fn deposed(&mut self) -> Vec<WriteBatch> {
         self.chores = BatchBuilder::default();
+        self.full_chores.clear();
         self.foreign.drain(..).filter(|write_batch| write_batch.from.0 != 0).collect()
     }
 
@@ -260,7 +271,8 @@ impl Forwarding {
     pub(in crate::replica) fn clear(&mut self) {
         let (chores, foreign) =
             (std::mem::take(&mut self.chores), std::mem::take(&mut self.foreign));
-        *self = Self { chores, foreign, ..Self::new(self.origin) };
+        let full_chores = std::mem::take(&mut self.full_chores);
+        *self = Self { chores, full_chores, foreign, ..Self::new(self.origin) };
     }
 }
 
@@ -288,7 +300,7 @@ mod tests {
     const LEADER: u64 = 3;
 
     fn push(forwarding: &mut Forwarding, conn: ConnId, sequence: u64) {
-        forwarding.push((conn, sequence), 5, 0, &[], &TxnOp::CloseSession);
+        forwarding.push((conn, sequence), 5, 0, &[], (&TxnOp::CloseSession, 0));
     }
 
     fn give(forwarding: &mut Forwarding, term: u64) -> usize {

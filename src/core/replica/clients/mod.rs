@@ -10,6 +10,7 @@ mod connection;
 mod forwarding;
 mod reads;
 mod table;
+mod turn;
 mod watches;
 
 #[cfg(test)]
@@ -17,10 +18,10 @@ pub(in crate::replica) use connection::{IDENTITIES_BYTES_MAX, IDENTITIES_MAX};
 #[cfg(test)]
 pub(in crate::replica) use reads::MULTI_READ_BYTES_MAX;
 
-pub use connection::OUTPUT_BYTES_PER_TURN_MAX;
+pub use turn::{Dearest, OUTPUT_BYTES_PER_TURN_MAX};
 
 pub(in crate::replica) use authentication::Authentication;
 pub(in crate::replica) use connection::{Connection, Phase};
 pub(in crate::replica) use forwarding::{Forwarding, WriteBatch};
-pub(in crate::replica) use table::{Clients, Rules, Wanted};
+pub(in crate::replica) use table::{Clients, Rules, Unsent, Wanted};
 pub(in crate::replica) use watches::{Kind, ancestors};

@@ -4,13 +4,18 @@
 //! *Invariant*: what is read and the watch that is left on it belong to the same moment, because
 //! nothing is applied in between. The hot ones are written straight from the tree to the wire.
 
+use super::connection::Asked;
 use super::table::Clients;
+use super::turn::{STEPS_PER_OP, STEPS_PER_WATCH};
 use super::watches::Kind;
 use crate::proto::jute::wire_len;
 use crate::proto::request::{AddWatchMode, Request, SetWatches};
-use crate::proto::{ErrorCode, EventType, MultiResult, ReadOp, Response, Stat, Text, Writer};
-use crate::replica::machine::Machine;
+use crate::proto::{
+    ErrorCode, EventType, MultiResult, ReadOp, Response, Stat, Text, Writer, encode_end_of_multi,
+};
+use crate::replica::machine::{Identities, Machine};
 use crate::replica::request::ConnId;
+use crate::tree::Tree;
 use crate::tree::acl::Identity;
 
 /// Data and names that one multiRead may ask for, in bytes.
@@ -24,40 +29,45 @@ const LIST_BYTES_LIKELY_MAX: usize = 1 << 20;
 type Outcome = Result<Response, ErrorCode>;
 
 impl Clients {
-    /// Answers a read.
+    /// Answers a read. How many things it has looked at.
     pub(in crate::replica) fn read(
         &mut self,
         machine: &Machine,
         conn: ConnId,
-        xid: i32,
+        asked: Asked,
         request: &Request,
-    ) {
-        let zxid = machine.last_zxid();
+    ) -> usize {
+        let mut steps = 1;
+        let (xid, zxid) = (asked.xid, machine.last_zxid());
         let outcome = match request {
             Request::GetData { path, watch } => {
-                return self.data(machine, conn, (xid, zxid), path, *watch);
+                self.data(machine, conn, asked, path, *watch);
+                return steps;
             }
             Request::GetChildren { path, watch, stat } => {
-                return self.children(machine, conn, (xid, zxid), path, *watch, *stat);
+                return self.children(machine, conn, asked, path, *watch, *stat);
             }
-            Request::Exists { path, watch } => self.exists(machine, conn, path, *watch),
+            Request::Exists { path, watch } => self.exists(machine, conn, asked, path, *watch),
             Request::GetAcl { path } => {
-                let read = machine.tree().get_acl(self.identities(conn), path.as_str());
+                let read =
+                    machine.tree().get_acl(self.identities(conn, asked.identities), path.as_str());
                 read.map(|(acl, stat)| Response::Acl(acl, stat))
             }
             Request::GetAllChildrenNumber { path } => {
                 let tree = machine.tree();
-                tree.all_children_number(self.identities(conn), path.as_str()).map(Response::Number)
+                let ids = self.identities(conn, asked.identities);
+                tree.all_children_number(ids, path.as_str()).map(Response::Number)
             }
             Request::GetEphemerals { prefix } => {
-                let session = self.connections.get(&conn).and_then(|known| known.session);
                 let prefix = prefix.as_ref().map(Text::as_str);
-                Ok(Response::Names(machine.tree().ephemerals(session.unwrap_or(0), prefix)))
+                return self.ephemerals(machine, conn, (xid, zxid), prefix);
             }
-            Request::MultiRead(ops) => self.multi_read(machine, conn, ops),
+            Request::MultiRead(ops) => {
+                return STEPS_PER_OP * ops.len() + self.multi_read(machine, conn, asked, ops);
+            }
             Request::Sync { path } => Ok(Response::Echo(path.clone())),
             Request::Ping => Ok(Response::Empty),
-            Request::WhoAmI => Ok(who_am_i(self.identities(conn))),
+            Request::WhoAmI => Ok(who_am_i(self.identities(conn, asked.identities))),
             Request::CheckWatches { path, kind } => {
                 found(self.watches.has(conn, path, *kind)).map(|()| Response::Empty)
             }
@@ -73,10 +83,11 @@ impl Clients {
                 Ok(Response::Number(0))
             }
             Request::SetWatches { watches, .. } => {
+                steps = STEPS_PER_WATCH * watches.count();
                 self.set_watches(machine, conn, watches);
                 Ok(Response::Empty)
             }
-            Request::Reconfig { .. } => Err(self.reconfig(machine, conn)),
+            Request::Reconfig { .. } => Err(self.reconfig(machine, conn, asked)),
             // Never a read: `Clients::request` takes them elsewhere.
             Request::Create(_)
             | Request::Delete { .. }
@@ -90,18 +101,13 @@ impl Clients {
         if let Some(connection) = self.connections.get_mut(&conn) {
             connection.send(xid, zxid, &outcome);
         }
+        steps
     }
 
-    fn data(
-        &mut self,
-        machine: &Machine,
-        conn: ConnId,
-        (xid, zxid): (i32, i64),
-        path: &Text,
-        watch: bool,
-    ) {
+    fn data(&mut self, machine: &Machine, conn: ConnId, asked: Asked, path: &Text, watch: bool) {
+        let (xid, zxid) = (asked.xid, machine.last_zxid());
         let Some(connection) = self.connections.get_mut(&conn) else { return };
-        match machine.tree().get_data(&connection.ids, path.as_str()) {
+        match machine.tree().get_data(connection.identities(asked.identities), path.as_str()) {
             Ok((data, stat)) => {
                 connection.send_with(xid, zxid, |out| {
                     out.put_buffer(data);
@@ -119,13 +125,14 @@ impl Clients {
         &mut self,
         machine: &Machine,
         conn: ConnId,
-        (xid, zxid): (i32, i64),
+        asked: Asked,
         path: &Text,
         watch: bool,
         with_stat: bool,
-    ) {
-        let Some(connection) = self.connections.get_mut(&conn) else { return };
-        match machine.tree().children(&connection.ids, path.as_str()) {
+    ) -> usize {
+        let (xid, zxid) = (asked.xid, machine.last_zxid());
+        let Some(connection) = self.connections.get_mut(&conn) else { return 0 };
+        match machine.tree().children(connection.identities(asked.identities), path.as_str()) {
             Ok(children) => {
                 connection.send_with(xid, zxid, |out| {
                     out.reserve(likely_bytes(children.len(), children.names().next()));
@@ -140,13 +147,48 @@ impl Clients {
                 if watch {
                     self.watches.add(conn, path, Kind::Child);
                 }
+                children.len()
             }
-            Err(code) => connection.send(xid, zxid, &Err(code)),
+            Err(code) => {
+                connection.send(xid, zxid, &Err(code));
+                1
+            }
         }
     }
 
-    fn exists(&mut self, machine: &Machine, conn: ConnId, path: &Text, watch: bool) -> Outcome {
-        let found = machine.tree().exists(self.identities(conn), path.as_str());
+    fn ephemerals(
+        &mut self,
+        machine: &Machine,
+        conn: ConnId,
+        (xid, zxid): (i32, i64),
+        prefix: Option<&str>,
+    ) -> usize {
+        let Some(connection) = self.connections.get_mut(&conn) else { return 0 };
+        let session = connection.session.unwrap_or_default();
+        let mut owned = 0;
+        connection.send_with(xid, zxid, |out| {
+            // How many there are is known behind them.
+            let (place, mut count) = (out.len(), 0);
+            out.put_int(0);
+            owned = machine.tree().ephemerals(session, prefix, |path| {
+                count += 1;
+                out.put_string(path);
+            });
+            out[place..place + 4].copy_from_slice(&wire_len(count).to_be_bytes());
+        });
+        owned
+    }
+
+    fn exists(
+        &mut self,
+        machine: &Machine,
+        conn: ConnId,
+        asked: Asked,
+        path: &Text,
+        watch: bool,
+    ) -> Outcome {
+        let ids = self.identities(conn, asked.identities);
+        let found = machine.tree().exists(ids, path.as_str());
         // Also a znode that is not there can be waited for; one that may not be read cannot.
         if watch && matches!(found, Ok(_) | Err(ErrorCode::NoNode)) {
             self.watches.add(conn, path, Kind::Data);
@@ -154,34 +196,37 @@ impl Clients {
         found.map(Response::Stat)
     }
 
-    fn multi_read(&self, machine: &Machine, conn: ConnId, ops: &[ReadOp]) -> Outcome {
-        let ids = self.identities(conn);
+    /// Answers several reads, if their results have room in one answer: that is known before any is copied. How many
+    /// names it has copied.
+    fn multi_read(
+        &mut self,
+        machine: &Machine,
+        conn: ConnId,
+        asked: Asked,
+        ops: &[ReadOp],
+    ) -> usize {
+        let (xid, zxid) = (asked.xid, machine.last_zxid());
+        let Some(connection) = self.connections.get_mut(&conn) else { return 0 };
         let tree = machine.tree();
-        let mut results = Vec::with_capacity(ops.len());
-        let mut bytes = 0;
-        for op in ops {
-            let read = match op {
-                ReadOp::GetData { path } => {
-                    tree.get_data(ids, path.as_str()).map(|(data, stat)| {
-                        bytes += data.map_or(0, <[u8]>::len);
-                        let data = data.map(bytes::Bytes::copy_from_slice);
-                        MultiResult::GetData { data, stat }
-                    })
-                }
-                ReadOp::GetChildren { path } => tree.children(ids, path.as_str()).map(|children| {
-                    let names: Vec<Text> = children.names().map(Text::copy_from).collect();
-                    let length = |name: &Text| NAME_OVERHEAD + name.as_bytes().len();
-                    bytes += names.iter().map(length).sum::<usize>();
-                    MultiResult::GetChildren { names }
-                }),
-            };
-            results.push(read.unwrap_or_else(|code| MultiResult::Error(Some(code))));
-            // One short path may stand for a megabyte, and a frame holds many of them.
-            if bytes > MULTI_READ_BYTES_MAX {
-                return Err(ErrorCode::Marshalling);
-            }
+        let ids: Identities = connection.identities(asked.identities).iter().cloned().collect();
+        // One short path may stand for a megabyte, and a frame holds many of them.
+        let bytes: usize = ops.iter().map(|op| result_bytes(tree, &ids, op)).sum();
+        if bytes > MULTI_READ_BYTES_MAX {
+            connection.send(xid, zxid, &Err(ErrorCode::Marshalling));
+            return 0;
         }
-        Ok(Response::Multi(results))
+        let mut names = 0;
+        connection.send_with(xid, zxid, |out| {
+            for op in ops {
+                let result = result(tree, &ids, op);
+                if let MultiResult::GetChildren { names: read } = &result {
+                    names += read.len();
+                }
+                result.encode(out);
+            }
+            encode_end_of_multi(out);
+        });
+        names
     }
 
     /// Fires at once what the client missed, registers the rest. See `DataTree.setWatches`.
@@ -229,11 +274,11 @@ impl Clients {
 
     /// On a server of its own, or where it is not enabled: ZooKeeper's errors, but the ACL is checked
     /// before anything else is told.
-    fn reconfig(&self, machine: &Machine, conn: ConnId) -> ErrorCode {
+    fn reconfig(&self, machine: &Machine, conn: ConnId, asked: Asked) -> ErrorCode {
         // The permission that reconfig needs is the one to write this znode.
         let path = Text::from_static("/zookeeper/config");
         let write = Request::SetData { path, data: None, version: -1 };
-        let refused = machine.tree().acl_refuses(self.identities(conn), &write);
+        let refused = machine.tree().acl_refuses(self.identities(conn, asked.identities), &write);
         match (self.rules.reconfig_enabled, refused) {
             (false, _) => ErrorCode::ReconfigDisabled,
             (true, true) => ErrorCode::NoAuth,
@@ -263,4 +308,30 @@ fn who_am_i(ids: &[Identity]) -> Response {
         (identity.scheme.clone(), Text::copy_from(user))
     });
     Response::Identities(shown.collect())
+}
+
+/// Bytes of data and names that a read of a multiRead gives.
+fn result_bytes(tree: &Tree, ids: &[Identity], op: &ReadOp) -> usize {
+    match op {
+        ReadOp::GetData { path } => {
+            let data = tree.get_data(ids, path.as_str()).ok().and_then(|(data, _)| data);
+            data.map_or(0, <[u8]>::len)
+        }
+        ReadOp::GetChildren { path } => tree
+            .children(ids, path.as_str())
+            .map_or(0, |children| NAME_OVERHEAD * children.len() + children.name_bytes() as usize),
+    }
+}
+
+/// Result of a read of a multiRead.
+fn result(tree: &Tree, ids: &[Identity], op: &ReadOp) -> MultiResult {
+    let read = match op {
+        ReadOp::GetData { path } => tree.get_data(ids, path.as_str()).map(|(data, stat)| {
+            MultiResult::GetData { data: data.map(bytes::Bytes::copy_from_slice), stat }
+        }),
+        ReadOp::GetChildren { path } => tree.children(ids, path.as_str()).map(|children| {
+            MultiResult::GetChildren { names: children.names().map(Text::copy_from).collect() }
+        }),
+    };
+    read.unwrap_or_else(|code| MultiResult::Error(Some(code)))
 }

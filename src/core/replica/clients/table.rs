@@ -8,32 +8,42 @@
 
 mod answers;
 mod authenticate;
+mod events;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use super::authentication::Authentication;
-use super::connection::{Answer, Connection, OUTPUT_BYTES_PER_TURN_MAX, Pending, Phase};
+use super::connection::{Answer, Asked, Connection, Pending, Phase};
+use super::turn::{Dearest, Turn, Work};
 use super::watches::Watches;
-use crate::proto::acl::perms;
 use crate::proto::connect::ConnectResponse;
 use crate::proto::request::{Request, Undecodable};
-use crate::proto::{ErrorCode, EventType, OpCode, RequestClass, Response};
+use crate::proto::{ErrorCode, OpCode, RequestClass, Response};
 use crate::replica::inspect::{
     ConnectionReport, Measure, Measurement, Measurements, Namespaces, WatchReport,
 };
-use crate::replica::machine::{Applied, Decider, Machine, TxnOp, version as txn_version};
+use crate::replica::machine::{Decider, Machine, TxnOp, version as txn_version};
 use crate::replica::ready::Outgoing;
 use crate::replica::request::{ClientRequest, ConnId};
 use crate::replica::setup::Setup;
-use crate::tree::acl::{Identity, allows};
+use crate::tree::acl::Identity;
 
 /// What a request needs that only the replica can do.
 #[derive(Debug)]
 pub(in crate::replica) enum Wanted {
-    /// A transaction, numbered on its connection.
-    Txn { sequence: u64, op: TxnOp },
+    Txn(Unsent),
     /// A confirmed read index.
     ReadIndex,
+}
+
+/// A transaction that sets out, numbered on its connection.
+#[derive(Debug)]
+pub(in crate::replica) struct Unsent {
+    pub(in crate::replica) conn: ConnId,
+    pub(in crate::replica) sequence: u64,
+    pub(in crate::replica) session: i64,
+    pub(in crate::replica) asked: Asked,
+    pub(in crate::replica) op: TxnOp,
 }
 
 /// Rules of this server that requests meet.
@@ -47,6 +57,8 @@ pub(in crate::replica) struct Rules {
     pub(in crate::replica) reconfig_enabled: bool,
     pub(in crate::replica) is_ensemble: bool,
     pub(in crate::replica) linearizable_reads: bool,
+    /// Whether the connections of one address share what makes their load a small one.
+    pub(in crate::replica) shares_by_address: bool,
 }
 
 impl Rules {
@@ -57,6 +69,7 @@ impl Rules {
             reconfig_enabled: setup.reconfig_enabled,
             is_ensemble: setup.ensemble.is_some(),
             linearizable_reads: setup.linearizable_reads,
+            shares_by_address: setup.shares_by_address,
         }
     }
 }
@@ -77,10 +90,10 @@ pub(in crate::replica) struct Clients {
     pub(super) waiting: u64,
     by_session: BTreeMap<i64, ConnId>,
     with_output: Vec<ConnId>,
-    /// Bytes of answers and events that wait to be taken, of all connections.
-    output_bytes: usize,
-    /// Connections whose next answer waits for the next turn.
-    postponed: VecDeque<ConnId>,
+    /// What this turn has room for.
+    turn: Turn,
+    /// Transactions that were held, and set out.
+    unsent: Vec<Unsent>,
     sync_waiting: Vec<ConnId>,
     /// Connections whose answers wait for the voters to follow a change of members.
     wait_for_members: Vec<ConnId>,
@@ -100,6 +113,8 @@ pub(in crate::replica) struct Figures {
     pub(in crate::replica) auth_failed: u64,
     pub(in crate::replica) events_fired: [u64; 4],
     pub(in crate::replica) watch_bytes: u64,
+    /// Answers that waited for their turn.
+    pub(in crate::replica) postponed: u64,
 }
 
 impl Figures {
@@ -113,9 +128,10 @@ impl Figures {
 
 canonical! {
     // Without what is counted.
-    Clients: rules, by_session, with_output, output_bytes, postponed, sync_waiting, wait_for_members, sync_asked,
+    Clients: rules, by_session, with_output, unsent, sync_waiting, wait_for_members, sync_asked,
     sync_confirmed; without now_us, figures, measured, namespaces, waiting;
-    |out, connections, watches, authentication| {
+    |out, connections, watches, authentication, turn| {
+        turn.canonical(out);
         for (conn, connection) in connections {
             out.value(conn);
             connection.canonical(out);
@@ -148,8 +164,8 @@ impl Clients {
             waiting: 0,
             by_session: BTreeMap::new(),
             with_output: Vec::new(),
-            output_bytes: 0,
-            postponed: VecDeque::new(),
+            turn: Turn::default(),
+            unsent: Vec::new(),
             sync_waiting: Vec::new(),
             wait_for_members: Vec::new(),
             sync_asked: 0,
@@ -165,6 +181,9 @@ impl Clients {
     /// A client's first frame arrived on this connection.
     pub(in crate::replica) fn opened(&mut self, conn: ConnId, mut connection: Connection) {
         self.authentication.mark(&mut connection);
+        if self.rules.shares_by_address {
+            self.turn.opened(connection.address);
+        }
         self.connections.insert(conn, connection);
     }
 
@@ -210,7 +229,25 @@ impl Clients {
 
     /// Bytes of answers and events that wait to be taken, of all connections.
     pub(in crate::replica) fn output_bytes(&self) -> usize {
-        self.output_bytes
+        self.turn.output_bytes
+    }
+
+    /// The dearest request or transaction since the last call.
+    pub(in crate::replica) fn take_dearest(&mut self) -> Option<Dearest> {
+        self.turn.take_dearest()
+    }
+
+    /// Work of all turns, in nanoseconds.
+    pub(in crate::replica) fn total_work(&self) -> Work {
+        self.turn.total
+    }
+
+    /// Transactions that set out now, after the reads in front of them.
+    pub(in crate::replica) fn take_unsent(&mut self) -> Vec<Unsent> {
+        let mut unsent = std::mem::take(&mut self.unsent);
+        let is_open = |known: &Connection| known.phase == Phase::Open;
+        unsent.retain(|unsent| self.connections.get(&unsent.conn).is_some_and(is_open));
+        unsent
     }
 
     /// The connection that a session uses here.
@@ -272,7 +309,7 @@ impl Clients {
     /// The connection is gone.
     pub(in crate::replica) fn closed(&mut self, conn: ConnId) {
         self.detach(conn);
-        if let Some(connection) = self.connections.remove(&conn) {
+        if let Some(connection) = self.forget(conn) {
             self.figures.outstanding -= connection.queue.len() as u64;
             self.waiting -= u64::from(!connection.queue.is_empty());
         }
@@ -282,8 +319,16 @@ impl Clients {
     fn wait(&mut self, conn: ConnId, pending: Pending) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         self.waiting += u64::from(connection.queue.is_empty());
-        connection.queue.push_back(pending);
+        connection.push(pending);
         self.measured.note(Measure::RequestsInQueue, connection.queue.len() as u64);
+    }
+
+    fn forget(&mut self, conn: ConnId) -> Option<Connection> {
+        let connection = self.connections.remove(&conn)?;
+        if self.rules.shares_by_address {
+            self.turn.closed(connection.address);
+        }
+        Some(connection)
     }
 
     fn detach(&mut self, conn: ConnId) {
@@ -297,7 +342,7 @@ impl Clients {
 
     pub(super) fn touch(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
-        self.output_bytes += connection.uncounted_bytes();
+        self.turn.output_bytes += connection.uncounted_bytes();
         if connection.touch_output() {
             self.with_output.push(conn);
         }
@@ -305,13 +350,13 @@ impl Clients {
 
     /// Everything to be sent, one element per connection.
     pub(in crate::replica) fn take_output(&mut self) -> Vec<Outgoing> {
-        self.output_bytes = 0;
+        self.turn.take_output();
         let mut output = Vec::with_capacity(self.with_output.len());
         for conn in std::mem::take(&mut self.with_output) {
             let Some(connection) = self.connections.get_mut(&conn) else { continue };
             let outgoing = connection.take_output();
             if outgoing.close {
-                self.connections.remove(&conn);
+                self.forget(conn);
             }
             output.push(outgoing);
         }
@@ -333,6 +378,7 @@ impl Clients {
             return None;
         }
         let xid = request.xid;
+        let asked = Asked { xid, at_us, identities: connection.ids.len() };
         let op = OpCode::from_wire(request.op);
         connection.note_request(xid, op, self.now_us);
         if request.is_auth() {
@@ -364,15 +410,13 @@ impl Clients {
             Ok(request) if self.rules.must_confirm(request.class(), decider) => {
                 self.sync_asked += 1;
                 let (context, answer) = (self.sync_asked, Answer::Read(request));
-                self.wait(conn, Pending::Confirmed { context, xid, answer, at_us });
+                self.wait(conn, Pending::Confirmed { context, asked, answer });
                 self.sync_waiting.push(conn);
                 return Some(Wanted::ReadIndex);
             }
             Ok(Request::CloseSession) => {
                 connection.closing = true;
-                let (sequence, op) = (connection.take_sequence(), OpCode::CloseSession);
-                self.wait(conn, Pending::Write { sequence, xid, op, at_us });
-                return Some(Wanted::Txn { sequence, op: TxnOp::CloseSession });
+                return self.write(conn, asked, OpCode::CloseSession, TxnOp::CloseSession);
             }
             Ok(write) if self.rules.is_logged(write.class(), machine) => {
                 let refused = self.rules.eager_acl_check
@@ -380,37 +424,31 @@ impl Clients {
                 if refused {
                     Answer::EagerFailure(ErrorCode::NoAuth)
                 } else {
-                    let sequence = connection.take_sequence();
-                    let op = write.op();
-                    self.wait(conn, Pending::Write { sequence, xid, op, at_us });
-                    let op = TxnOp::Client { op: request.op, body: request.body };
-                    return Some(Wanted::Txn { sequence, op });
+                    let txn = TxnOp::Client { op: request.op, body: request.body };
+                    return self.write(conn, asked, write.op(), txn);
                 }
             }
             Ok(read) => Answer::Read(read),
         };
-        self.answer_in_turn(machine, conn, xid, answer, at_us);
+        self.answer_in_turn(machine, conn, asked, answer);
         None
     }
 
     /// Answers what was asked last, or keeps it for its turn.
-    fn answer_in_turn(
-        &mut self,
-        machine: &Machine,
-        conn: ConnId,
-        xid: i32,
-        answer: Answer,
-        at_us: u64,
-    ) {
+    fn answer_in_turn(&mut self, machine: &Machine, conn: ConnId, asked: Asked, answer: Answer) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         let is_next = connection.queue.is_empty() || mutant!("read-overtakes-write");
         if !is_next || connection.is_full() {
-            self.wait(conn, Pending::Answer { xid, answer, at_us });
-        } else if self.output_bytes >= OUTPUT_BYTES_PER_TURN_MAX {
-            self.wait(conn, Pending::Answer { xid, answer, at_us });
-            self.postponed.push_back(conn);
+            self.wait(conn, Pending::Answer { asked, answer });
         } else {
-            self.answer(machine, conn, xid, answer, at_us);
+            let pending = Pending::Answer { asked, answer };
+            let is_dear = pending.is_dear(machine.tree());
+            if !self.has_room(conn, is_dear) {
+                self.wait(conn, pending);
+                return self.postpone(conn, is_dear);
+            }
+            let Pending::Answer { answer, .. } = pending else { return };
+            self.answer(machine, conn, asked, answer);
         }
     }
 
@@ -463,8 +501,8 @@ impl Clients {
     /// Since when the oldest request waits that has to be committed and applied before it is answered.
     pub(in crate::replica) fn waiting_since_us(&self) -> Option<u64> {
         let of_queue = |pending: &Pending| match pending {
-            Pending::Write { at_us, .. } | Pending::Confirmed { at_us, .. } => Some(*at_us),
-            Pending::Applied { .. } | Pending::Answer { .. } => None,
+            Pending::Write { asked, .. } | Pending::Confirmed { asked, .. } => Some(asked.at_us),
+            Pending::Applied { .. } | Pending::Answer { .. } | Pending::Held { .. } => None,
         };
         let connections = self.connections.values();
         let oldest = connections.filter_map(|known| match known.phase {
@@ -486,44 +524,6 @@ impl Clients {
         self.sync_asked
     }
 
-    /// Tells those that watch.
-    pub(in crate::replica) fn notify(&mut self, machine: &Machine, applied: &Applied) {
-        let count = applied.events.len();
-        for place in 0..count {
-            let place = if mutant!("events-reversed") { count - 1 - place } else { place };
-            let event = &applied.events[place];
-            let watchers = self.watches.trigger(event.kind, &event.path);
-            if !watchers.is_empty() {
-                let measure = match event.kind {
-                    EventType::NodeCreated => Measure::WatchersOfCreated,
-                    EventType::NodeDeleted => Measure::WatchersOfDeleted,
-                    EventType::NodeDataChanged => Measure::WatchersOfChanged,
-                    EventType::NodeChildrenChanged => Measure::WatchersOfChildren,
-                };
-                self.measured.note(measure, watchers.len() as u64);
-            }
-            for conn in watchers {
-                let Some(connection) = self.connections.get_mut(&conn) else { continue };
-                let asker = machine.tree().asks_here(&connection.ids);
-                let may_know = allows(&event.acl, asker, perms::READ);
-                if !may_know && !mutant!("event-past-acl") {
-                    continue;
-                }
-                if mutant!("event-twice") {
-                    connection.send_event(event.kind, &event.path, applied.zxid);
-                }
-                let bytes = connection.send_event(event.kind, &event.path, applied.zxid);
-                self.note_event(event.kind, bytes);
-                self.touch(conn);
-            }
-        }
-    }
-
-    pub(in crate::replica) fn note_event(&mut self, kind: EventType, bytes: u64) {
-        self.figures.events_fired[kind as usize - 1] += 1;
-        self.figures.watch_bytes += bytes;
-    }
-
     /// Connections with a session.
     pub(in crate::replica) fn open_count(&self) -> u64 {
         self.by_session.len() as u64
@@ -543,9 +543,9 @@ impl Clients {
         }
     }
 
-    /// The identities that a connection's transactions carry.
-    pub(in crate::replica) fn identities(&self, conn: ConnId) -> &[Identity] {
-        self.connections.get(&conn).map_or(&[], |connection| &connection.ids)
+    /// The identities of a request of a connection that had so many of them when it was asked.
+    pub(in crate::replica) fn identities(&self, conn: ConnId, count: usize) -> &[Identity] {
+        self.connections.get(&conn).map_or(&[], |connection| connection.identities(count))
     }
 }
 

@@ -18,9 +18,11 @@ use crate::replica::timing::TICK_MS;
 pub const AGREED_MS_MAX: i64 = 10_000;
 /// What another server said of its clock counts for this long, from the question on, in microseconds.
 const READING_US_MAX: u64 = 2_000_000;
-/// A gap between two ticks counts as at most this many, so that a process that was stopped does
-/// not hold an election with itself.
+/// Most ticks between two readings of the clock that are counted: a process that was stopped for longer must not hold
+/// an election with itself.
 const TICKS_AT_ONCE_MAX: u64 = 4;
+/// A longer gap counts as these: a leader's heartbeats are due with them.
+const TICKS_WHEN_LATE: u64 = 2;
 
 /// What another server's wall clock showed.
 #[derive(Clone, Copy, Debug)]
@@ -62,14 +64,17 @@ canonical! {
 }
 
 impl Clocks {
-    /// Time has passed. How many ticks are due, at most [`TICKS_AT_ONCE_MAX`].
-    pub(in crate::replica) fn tick(&mut self, now_us: u64, wall_ms: i64) -> u64 {
+    /// Time has passed. How many ticks are due, and whether many more have passed in which this server did nothing.
+    pub(in crate::replica) fn tick(&mut self, now_us: u64, wall_ms: i64) -> (u64, bool) {
         self.now_us = now_us;
         self.wall_ms = wall_ms;
         let ticked_us = self.ticked_us.get_or_insert(now_us);
         let due = now_us.saturating_sub(*ticked_us) / (TICK_MS * 1000);
         *ticked_us += due * TICK_MS * 1000;
-        due.min(TICKS_AT_ONCE_MAX)
+        match due > TICKS_AT_ONCE_MAX {
+            true => (TICKS_WHEN_LATE, true),
+            false => (due, false),
+        }
     }
 
     /// Monotonic microseconds.
@@ -188,9 +193,11 @@ mod tests {
     #[test]
     fn a_gap_between_two_ticks_counts_as_a_few() {
         let mut clocks = Clocks::default();
-        assert_eq!(clocks.tick(1_000_000, 0), 0, "the first reading is a beginning");
-        assert_eq!(clocks.tick(1_000_000 + TICK_MS * 1000, 0), 1);
-        assert_eq!(clocks.tick(9_000_000, 0), TICKS_AT_ONCE_MAX);
-        assert_eq!(clocks.tick(9_000_001, 0), 0, "the rest is not made up for");
+        assert_eq!(clocks.tick(1_000_000, 0), (0, false), "the first reading is a beginning");
+        assert_eq!(clocks.tick(1_000_000 + TICK_MS * 1000, 0), (1, false));
+        let next_us = 1_000_000 + TICK_MS * 1000 * (1 + TICKS_AT_ONCE_MAX);
+        assert_eq!(clocks.tick(next_us, 0), (TICKS_AT_ONCE_MAX, false));
+        assert_eq!(clocks.tick(9_000_000, 0), (TICKS_WHEN_LATE, true));
+        assert_eq!(clocks.tick(9_000_001, 0), (0, false), "the rest is not made up for");
     }
 }

@@ -59,10 +59,12 @@ const ELECTION_TICKS_MAX: usize = 64;
 const MESSAGE_BYTES_MAX: u64 = 256 << 10;
 /// Append messages in flight to one follower.
 const MESSAGES_INFLIGHT_MAX: usize = 256;
+/// How often in a row a server that was late begins to wait anew, without a message from its leader, or to it.
+const LATE_IN_A_ROW_MAX: u8 = 2;
 /// Payload bytes proposed and not committed yet; above, proposals wait.
 const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
 /// Payload bytes applied in one go.
-const COMMITTED_BYTES_MAX: u64 = 4 << 20;
+const COMMITTED_BYTES_MAX: u64 = 512 << 10;
 /// The consensus of one replica.
 pub(in crate::replica) struct Consensus {
     node: RawNode<Tail>,
@@ -98,6 +100,8 @@ pub(in crate::replica) struct Consensus {
     asked_last: Option<u64>,
     /// Ticks for which `raft` has not known of any sign of life, of each server that this leader has heard.
     silent_ticks: BTreeMap<u64, u64>,
+    /// Times in a row that this server was late, and began to wait anew.
+    late_in_a_row: u8,
 }
 
 /// What a call to [`Consensus::ready`] found.
@@ -190,6 +194,7 @@ impl Consensus {
             terms,
             asked_last: None,
             silent_ticks: BTreeMap::new(),
+            late_in_a_row: 0,
         };
         for change in changes {
             consensus.apply_change(applied, change)?;
@@ -231,6 +236,17 @@ impl Consensus {
         self.is_leader() && self.node.raft.heartbeat_elapsed() == 0
     }
 
+    /// This server did nothing for longer than its ticks tell, and heard no other one in that time: it begins anew to
+    /// wait for its leader, or as a leader for a majority. Often all servers were busy with the same entry.
+    pub(in crate::replica) fn was_late(&mut self) {
+        let raft = &mut self.node.raft;
+        let waits = matches!(raft.state, StateRole::Follower | StateRole::Leader);
+        if waits && raft.lead_transferee.is_none() && self.late_in_a_row < LATE_IN_A_ROW_MAX {
+            self.late_in_a_row += 1;
+            raft.election_elapsed = 0;
+        }
+    }
+
     /// Stands for election now.
     pub(in crate::replica) fn campaign(&mut self) {
         if !self.may_campaign() {
@@ -267,6 +283,9 @@ impl Consensus {
         self.skip_committed(&mut message);
         let term = self.term();
         self.lazy_sync.received(&message);
+        if self.is_leader() || self.leader() == Some(message.from) {
+            self.late_in_a_row = 0;
+        }
         let is_taken = self.take(message);
         self.elections += u64::from(self.term() > term);
         if self.leader().is_some() {

@@ -127,6 +127,10 @@ pub struct Status {
     pub outstanding: u64,
     /// Reads answered since the start.
     pub reads_answered: u64,
+    /// Answers that waited because a turn had no room for their reads.
+    pub answers_postponed: u64,
+    /// Estimated work of requests and transactions, in milliseconds of one core.
+    pub work_ms: u64,
     /// Writes answered since the start.
     pub writes_answered: u64,
     /// Times since the start that a write was applied and requests of its connection waited behind it.
@@ -424,6 +428,8 @@ pub struct ConnectionReport {
     pub last_response_ms: u64,
     pub last_latency_ms: u64,
     pub latency: Latency,
+    /// Estimated work of its reads and of what its transactions did, in microseconds of one core.
+    pub work_us: u64,
 }
 
 /// A session as `dump` shows it.

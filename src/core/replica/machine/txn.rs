@@ -32,6 +32,8 @@ const TXN_FORMAT_WALL_ONLY: u8 = 1;
 
 /// A batch is closed when it holds this many bytes; one transaction may exceed it.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
+/// Znodes that the transactions of one batch change: beyond, it is proposed. An entry is applied in one piece.
+pub const BATCH_ZNODES_MAX: usize = 1000;
 
 /// The leader's clocks when it proposes an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -204,6 +206,8 @@ impl From<Malformed> for BadEntry {
 pub struct BatchBuilder {
     bytes: Vec<u8>,
     count: u32,
+    /// Znodes that they change at least.
+    znodes: usize,
     ids: Identities,
 }
 
@@ -225,7 +229,12 @@ impl BatchBuilder {
     /// Whether it should be proposed before more is added.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.bytes.len() >= BATCH_BYTES_MAX
+        self.bytes.len() >= BATCH_BYTES_MAX || self.znodes >= BATCH_ZNODES_MAX
+    }
+
+    /// Says that the next transaction changes so many znodes more than one.
+    pub fn weigh(&mut self, znodes: usize) {
+        self.znodes += znodes;
     }
 
     /// Adds one.
@@ -296,6 +305,7 @@ impl BatchBuilder {
             TxnOp::Migrate(step) => step.encode(out),
         }
         self.count += 1;
+        self.znodes += 1;
     }
 
     /// Hands out what was collected, without a time, and starts anew.
@@ -304,7 +314,7 @@ impl BatchBuilder {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes[0] = TXN_FORMAT_FIRST;
         bytes[TIME_BYTES..HEADER_BYTES].copy_from_slice(&self.count.to_be_bytes());
-        self.count = 0;
+        (self.count, self.znodes) = (0, 0);
         bytes
     }
 }

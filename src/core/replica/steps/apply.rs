@@ -70,7 +70,9 @@ impl Replica {
                 }
                 _ => self.state.machine_mut().apply(entry.term, txn),
             };
+            let mut cost = (txn.session, 0);
             if let TxnOp::Client { op, body } = &txn.op {
+                cost.1 = body.len();
                 self.clients.namespaces.note_write(*op, body);
             }
             if matches!(txn.op, TxnOp::AttachSession { .. }) && self.leadership.leads().is_some() {
@@ -87,7 +89,7 @@ impl Replica {
                 self.output.audit(line, client);
             }
             if !mutant!("event-behind-reply") {
-                self.clients.notify(self.state.machine(), &applied);
+                self.clients.notify(self.state.machine(), &applied, cost);
             }
             self.note_departures(txn, &applied, entry.term);
             self.settle(txn, &applied);
@@ -97,7 +99,7 @@ impl Replica {
                 _ => {}
             }
             if mutant!("event-behind-reply") {
-                self.clients.notify(self.state.machine(), &applied);
+                self.clients.notify(self.state.machine(), &applied, cost);
             }
         }
         Ok(())

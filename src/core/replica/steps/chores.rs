@@ -18,7 +18,8 @@ impl Replica {
                 continue;
             }
             self.figures.counts.sessions_expired += 1;
-            self.forwarding.push_chore(session, &TxnOp::ExpireSession);
+            let ephemerals = self.state.machine().tree().ephemerals_of(session);
+            self.forwarding.push_chore(session, &TxnOp::ExpireSession, ephemerals);
         }
     }
 
@@ -48,7 +49,8 @@ impl Replica {
             self.sessions.reaper().spend(paths.len());
         }
         for path in paths {
-            self.forwarding.push_chore(0, &TxnOp::Reap { path: Text::copy_from(path.as_str()) });
+            let reap = TxnOp::Reap { path: Text::copy_from(path.as_str()) };
+            self.forwarding.push_chore(0, &reap, 0);
         }
     }
 }

@@ -51,7 +51,7 @@ impl Replica {
             (request.session_id, TxnOp::AttachSession { timeout_ms, password })
         };
         self.clients.open_session(conn, phase);
-        self.forward((conn, 0), session, 0, &op);
+        self.forward((conn, 0), session, (0, usize::MAX), &op);
     }
 
     /// Without a leader: only a client that says that reading is enough is served, and only by a server that is told

@@ -34,6 +34,8 @@ impl Replica {
         }
         if self.consensus.step(message) == Verdict::Taken && self.consensus.awaits_image(mark.index)
         {
+            // The image has them.
+            self.unapplied.clear();
             self.state.receive(mark, machine);
         }
     }
@@ -43,7 +45,7 @@ impl Replica {
     /// # Errors
     /// There is none.
     pub(in crate::replica) fn install(&mut self, at: (u64, u64)) -> Result<(), String> {
-        let mark = self.state.install(at)?;
+        let (mark, replaced) = self.state.install(at)?;
         self.record_anew();
         self.keep_reports_of_members();
         if !mutant!("image-keeps-clients") {
@@ -54,6 +56,7 @@ impl Replica {
         self.reads.clear();
         self.ensemble.set_changed();
         self.output.install(mark);
+        self.output.replaced(replaced);
         Ok(())
     }
 }

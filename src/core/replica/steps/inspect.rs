@@ -47,6 +47,8 @@ impl Replica {
             sessions: self.state.machine().session_count(),
             outstanding: figures.outstanding,
             reads_answered: figures.reads_answered,
+            answers_postponed: figures.postponed,
+            work_ms: self.clients.total_work() / 1_000_000,
             writes_answered: figures.writes_answered,
             queues_drained: figures.queues_drained,
             txns_applied: self.state.machine().txns_applied(),

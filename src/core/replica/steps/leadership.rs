@@ -123,7 +123,7 @@ impl Replica {
         self.leadership.founded();
         let servers = self.setup.ensemble.iter().flatten();
         let members = Text::from(members::lines(servers));
-        self.forwarding.push_chore(0, &TxnOp::Found { members, opens_term: true });
+        self.forwarding.push_chore(0, &TxnOp::Found { members, opens_term: true }, 0);
     }
 
     /// All servers are said to know this version of the ensemble: as the leader, proposes it. Nothing follows it before

@@ -25,6 +25,7 @@ impl Replica {
     /// Gives what was collected to the leader, or to the log if that is this server; and asks for a
     /// read index if something waits for one.
     pub(in crate::replica) fn propose(&mut self) {
+        self.set_out_held();
         let term = self.consensus.term();
         if self.consensus.is_leader() {
             if self.may_propose() {

@@ -8,13 +8,16 @@ use crate::replica::Replica;
 impl Replica {
     /// It is this late.
     pub(in crate::replica) fn tick(&mut self, now_us: u64, wall_ms: i64) {
-        let ticks = self.clocks.tick(now_us, wall_ms);
+        let (ticks, is_late) = self.clocks.tick(now_us, wall_ms);
         self.clients.tick(now_us);
         self.sessions.tick(now_us);
         self.mind_doubts();
         self.clients.give_up_members();
-        self.clients.resume(self.state.machine());
+        self.clients.begin_turn(self.state.machine());
         self.consensus.await_answers(now_us);
+        if is_late {
+            self.consensus.was_late();
+        }
         let mut beats = false;
         for _ in 0..ticks {
             beats |= self.consensus.tick();

@@ -21,6 +21,7 @@ use crate::proto::{Acl, ErrorCode, MultiOp, MultiResult, Stat, Text};
 
 use super::slab::ZnodeId;
 use super::table::PathTable;
+use super::znode::Totals;
 use super::{Context, Created, Event, Identity, Options, Rules, Tree, ancestry, digest, path};
 
 /// A tree, and somebody who talks to it. Each write has the next zxid, at 1000 ms times the zxid.
@@ -158,6 +159,18 @@ fn digests_from_scratch(tree: &Tree) -> (u128, u64) {
 }
 
 /// Whether all that is kept in step is in step.
+/// Totals of all that is below a znode, counted one by one.
+fn below(tree: &Tree, id: ZnodeId) -> Totals {
+    let mut totals = Totals::default();
+    let mut unseen = tree.slab[id].children().to_vec();
+    while let Some(id) = unseen.pop() {
+        totals.znodes += 1;
+        totals.bytes += tree.slab[id].data_length() as i64;
+        unseen.extend(tree.slab[id].children());
+    }
+    totals
+}
+
 fn assert_consistent(tree: &Tree) {
     let (sum, legacy) = digests_from_scratch(tree);
     assert_eq!(tree.digest(), sum);
@@ -175,6 +188,9 @@ fn assert_consistent(tree: &Tree) {
             assert_eq!(tree.slab[*child].parent, id);
         }
         size += (path.len() + znode.data_length()) as u64;
+        let names = znode.children().iter().map(|child| tree.slab[*child].name().len() as u64);
+        assert_eq!(znode.child_name_bytes(), names.sum::<u64>(), "{path}");
+        assert_eq!(znode.below(), below(tree, id), "{path}");
     }
     assert_eq!(tree.data_size(), size);
     assert_eq!(tree.node_count(), znodes.len());

@@ -103,7 +103,10 @@ fn a_failure_takes_everything_back_and_says_which_op_it_was() {
     assert_consistent(&f.tree);
     assert_eq!(f.data("/old"), Some(b"before".to_vec()));
     assert_eq!(f.stat("/q"), stat);
-    assert_eq!(f.tree.ephemerals(7, None), [Text::from("/q/e")]);
+    assert_eq!(
+        f.tree.sessions_with_ephemerals().collect::<Vec<_>>(),
+        [(7, vec![Text::from("/q/e")])]
+    );
     assert_eq!(f.create("/q/s", 2).unwrap(), "/q/s0000000001", "as if nothing had been");
 }
 

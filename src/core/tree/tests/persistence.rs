@@ -201,7 +201,10 @@ fn all_that_a_znode_is_survives_drain_and_load() {
     for path in ["/", "/e", "/null", "/c", "/t", "/zookeeper/config"] {
         assert_eq!(loaded.stat_unchecked(path), f.tree.stat_unchecked(path));
     }
-    assert_eq!(loaded.ephemerals(7, None), [Text::from("/e")]);
+    assert_eq!(
+        loaded.sessions_with_ephemerals().collect::<Vec<_>>(),
+        [(7, vec![Text::from("/e")])]
+    );
     assert_eq!(loaded.reapable(i64::MAX, 1, 9), ["/c", "/t"].map(Text::from));
     f.tree = loaded;
     assert_eq!(f.data("/null"), None);

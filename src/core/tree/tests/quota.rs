@@ -148,7 +148,7 @@ fn count_again(times: usize) -> Vec<MultiOp> {
 
 #[test]
 fn a_multi_counts_a_large_tree_once() {
-    let mut f = given_a_wide_tree(RECOUNTED_ZNODES_MAX);
+    let mut f = given_a_wide_tree(RECOUNTED_ZNODES_MAX as usize);
     f.create(USAGE, 0).unwrap();
     f.multi(&count_again(1)).unwrap();
     let before = f.tree.digest();
@@ -165,7 +165,7 @@ fn a_multi_counts_small_trees_until_their_sum_is_large() {
     const TREE: usize = 100;
     let mut f = given_a_wide_tree(TREE - 1);
     f.create(USAGE, 0).unwrap();
-    let first_and_allowance = 1 + RECOUNTED_ZNODES_MAX / TREE;
+    let first_and_allowance = 1 + RECOUNTED_ZNODES_MAX as usize / TREE;
     f.multi(&count_again(first_and_allowance)).unwrap();
     f.multi(&count_again(first_and_allowance)).unwrap();
     f.multi(&count_again(first_and_allowance + 1)).unwrap_err();
@@ -173,7 +173,7 @@ fn a_multi_counts_small_trees_until_their_sum_is_large() {
 
 #[test]
 fn a_failed_multi_leaves_the_next_its_count() {
-    let mut f = given_a_wide_tree(RECOUNTED_ZNODES_MAX);
+    let mut f = given_a_wide_tree(RECOUNTED_ZNODES_MAX as usize);
     f.create(USAGE, 0).unwrap();
     f.multi(&count_again(2)).unwrap_err();
     f.multi(&count_again(1)).unwrap();

@@ -40,13 +40,19 @@ fn ephemerals_are_listed_by_plain_prefix() {
     for path in ["/ab", "/a", "/b"] {
         f.create(path, 1).unwrap();
     }
-    let listed = |prefix| f.tree.ephemerals(7, prefix);
+    let listed = |prefix| {
+        let mut paths = Vec::new();
+        f.tree.ephemerals(7, prefix, |path| paths.push(Text::from(path)));
+        paths.sort_unstable();
+        paths
+    };
     for all in [None, Some(""), Some("/"), Some(" "), Some(" / ")] {
         assert_eq!(listed(all), ["/a", "/ab", "/b"].map(Text::from));
     }
     assert_eq!(listed(Some("/a")), ["/a", "/ab"].map(Text::from));
     assert!(listed(Some("/c")).is_empty());
-    assert!(f.tree.ephemerals(8, None).is_empty());
+    assert_eq!(f.tree.ephemerals(7, Some("/c"), |_| {}), 3, "that many were looked at");
+    assert_eq!(f.tree.ephemerals(8, None, |_| {}), 0);
 }
 
 #[test]

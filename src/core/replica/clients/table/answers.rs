@@ -7,23 +7,18 @@
 use super::Clients;
 use crate::proto::request::Request;
 use crate::proto::{ErrorCode, OpCode, Response};
-use crate::replica::clients::connection::{Answer, Connection, OUTPUT_BYTES_PER_TURN_MAX, Pending};
+use crate::replica::clients::connection::{Answer, Asked, Connection, Pending};
+use crate::replica::clients::table::{Unsent, Wanted};
+use crate::replica::clients::turn::{Work, read_work};
 use crate::replica::inspect::Measure;
-use crate::replica::machine::{Applied, Machine};
+use crate::replica::machine::{Applied, Machine, TxnOp};
 use crate::replica::ready::Answered;
 use crate::replica::request::ConnId;
 
 impl Clients {
     /// Answers what is at the front of its connection's order.
-    pub(super) fn answer(
-        &mut self,
-        machine: &Machine,
-        conn: ConnId,
-        xid: i32,
-        answer: Answer,
-        at_us: u64,
-    ) {
-        let zxid = machine.last_zxid();
+    pub(super) fn answer(&mut self, machine: &Machine, conn: ConnId, asked: Asked, answer: Answer) {
+        let (zxid, xid) = (machine.last_zxid(), asked.xid);
         self.figures.outstanding -= 1;
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         match answer {
@@ -31,10 +26,15 @@ impl Clients {
                 // The reply to a ping carries the ping's own xid whatever the request said.
                 let ping = matches!(request, Request::Ping);
                 let xid = if ping { crate::proto::request::XID_PING } else { xid };
-                let before = connection.output_len();
-                self.read(machine, conn, xid, &request);
+                let asked = Asked { xid, ..asked };
+                let (before, session) = (connection.output_len(), connection.session);
+                let steps = self.read(machine, conn, asked, &request);
                 if let Some(connection) = self.connections.get(&conn) {
-                    self.namespaces.note_read(&request, connection.output_len() - before);
+                    let bytes = connection.output_len() - before;
+                    self.namespaces.note_read(&request, bytes);
+                    let work = read_work(steps, bytes);
+                    self.turn.note_read(work, Some(request.op()), session.unwrap_or_default());
+                    self.load(conn, work);
                 }
             }
             Answer::Failure(code) => connection.send(xid, zxid, &Err(code)),
@@ -47,9 +47,9 @@ impl Clients {
             }
         }
         self.figures.reads_answered += 1;
-        self.measured.note(Measure::ReadWait, self.now_us.saturating_sub(at_us));
+        self.measured.note(Measure::ReadWait, self.now_us.saturating_sub(asked.at_us));
         if let Some(connection) = self.connections.get_mut(&conn) {
-            let answered = Answered { arrived_us: at_us, is_write: false };
+            let answered = Answered { arrived_us: asked.at_us, is_write: false };
             connection.note_reply(zxid, answered, self.now_us);
         }
         self.touch(conn);
@@ -93,14 +93,14 @@ impl Clients {
         }
         let zxid = machine.last_zxid();
         match connection.queue.front() {
-            Some(Pending::Write { sequence: front, xid, op, at_us }) if *front == sequence => {
-                let (xid, op, at_us) = (*xid, *op, *at_us);
-                connection.queue.pop_front();
+            Some(Pending::Write { sequence: front, asked, op }) if *front == sequence => {
+                let (asked, op) = (*asked, *op);
+                connection.pop();
                 let waits = !connection.queue.is_empty();
                 self.measured.note(Measure::QueuesWaiting, self.waiting);
                 self.waiting -= u64::from(!waits);
                 self.figures.queues_drained += u64::from(waits);
-                if self.answer_write(conn, (xid, op, at_us), zxid, &applied.result) {
+                if self.answer_write(conn, (asked, op), zxid, &applied.result) {
                     let before = self.figures.reads_answered;
                     self.drain(machine, conn);
                     let reads = self.figures.reads_answered - before;
@@ -118,16 +118,17 @@ impl Clients {
     fn answer_write(
         &mut self,
         conn: ConnId,
-        (xid, op, at_us): (i32, OpCode, u64),
+        (asked, op): (Asked, OpCode),
         zxid: i64,
         result: &Result<Response, ErrorCode>,
     ) -> bool {
         self.figures.outstanding -= 1;
         let Some(connection) = self.connections.get_mut(&conn) else { return false };
-        connection.send(xid, zxid, result);
+        connection.send(asked.xid, zxid, result);
         self.figures.writes_answered += 1;
-        self.measured.note(Measure::WriteWait, self.now_us.saturating_sub(at_us));
-        connection.note_reply(zxid, Answered { arrived_us: at_us, is_write: true }, self.now_us);
+        self.measured.note(Measure::WriteWait, self.now_us.saturating_sub(asked.at_us));
+        let answered = Answered { arrived_us: asked.at_us, is_write: true };
+        connection.note_reply(zxid, answered, self.now_us);
         self.touch(conn);
         let ends = op == OpCode::CloseSession || matches!(result, Err(ErrorCode::SessionExpired));
         if ends {
@@ -156,33 +157,98 @@ impl Clients {
 
     /// Whether answers wait for the next turn.
     pub(in crate::replica) fn has_postponed(&self) -> bool {
-        !self.postponed.is_empty()
+        self.turn.has_postponed()
     }
 
-    /// A new turn: answers what had to wait for it, as much as there is room for.
-    pub(in crate::replica) fn resume(&mut self, machine: &Machine) {
-        while self.output_bytes < OUTPUT_BYTES_PER_TURN_MAX
-            && let Some(conn) = self.postponed.pop_front()
-        {
+    /// A new turn: answers those with a small load that wait.
+    pub(in crate::replica) fn begin_turn(&mut self, machine: &Machine) {
+        if !self.turn.begin() {
+            self.take_turns(machine);
+        }
+        while let Some(conn) = self.turn.next_small() {
+            self.resume(machine, conn);
+        }
+    }
+
+    /// There is nothing else to do in this turn: those that wait have their turn. False: none has.
+    pub(in crate::replica) fn end_turn(&mut self, machine: &Machine) -> bool {
+        !self.turn.has_ended() && self.take_turns(machine)
+    }
+
+    fn take_turns(&mut self, machine: &Machine) -> bool {
+        let most = self.turn.in_turn_max();
+        let mut is_any = false;
+        while let Some(conn) = self.turn.next_in_turn(most) {
+            self.resume(machine, conn);
+            is_any = true;
+        }
+        if is_any {
+            self.turn.end();
+        }
+        is_any
+    }
+
+    fn resume(&mut self, machine: &Machine, conn: ConnId) {
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.is_postponed = false;
             self.drain(machine, conn);
         }
     }
 
-    /// Answers whatever is at the front and waits for nothing.
+    /// Whether another answer of a connection has room. `is_dear`: its read is.
+    pub(super) fn has_room(&mut self, conn: ConnId, is_dear: bool) -> bool {
+        // Those with a small load have more of it.
+        self.turn.has_room(false, is_dear) || {
+            let is_small = self.is_load_small(conn);
+            self.turn.has_room(is_small, is_dear)
+        }
+    }
+
+    fn is_load_small(&mut self, conn: ConnId) -> bool {
+        let now_us = self.now_us;
+        let connection = self.connections.get_mut(&conn);
+        connection.is_some_and(|known| {
+            let sharers = self.turn.sharers(known.address);
+            known.load.is_small(now_us, sharers)
+        })
+    }
+
+    /// A connection has cost so much.
+    pub(super) fn load(&mut self, conn: ConnId, work: Work) {
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            let sharers = self.turn.sharers(connection.address);
+            connection.load.add(work, self.now_us, sharers);
+        }
+    }
+
+    /// A connection's next answer waits for its turn.
+    pub(super) fn postpone(&mut self, conn: ConnId, is_dear: bool) {
+        let is_small = !is_dear && self.is_load_small(conn);
+        if let Some(connection) = self.connections.get_mut(&conn)
+            && !std::mem::replace(&mut connection.is_postponed, true)
+        {
+            self.turn.postpone(conn, is_small);
+            self.figures.postponed += 1;
+        }
+    }
+
     fn drain(&mut self, machine: &Machine, conn: ConnId) {
         loop {
             let Some(connection) = self.connections.get_mut(&conn) else { return };
             if connection.is_full() {
                 return;
             }
-            match connection.queue.front() {
+            let front = connection.queue.front();
+            let is_dear = front.is_some_and(|front| front.is_dear(machine.tree()));
+            match front {
                 Some(Pending::Answer { .. } | Pending::Applied { .. }) => {}
                 Some(Pending::Confirmed { context, .. }) if *context <= self.sync_confirmed => {}
                 Some(Pending::Confirmed { .. }) => return self.sync_waiting.push(conn),
+                Some(Pending::Held { .. }) => return self.set_out(conn),
                 Some(Pending::Write { .. }) | None => return,
             }
-            if self.output_bytes >= OUTPUT_BYTES_PER_TURN_MAX {
-                return self.postponed.push_back(conn);
+            if !self.has_room(conn, is_dear) {
+                return self.postpone(conn, is_dear);
             }
             if !self.answer_front(machine, conn) {
                 return;
@@ -190,26 +256,54 @@ impl Clients {
         }
     }
 
+    /// A transaction of a connection: it sets out, or is held.
+    pub(super) fn write(
+        &mut self,
+        conn: ConnId,
+        asked: Asked,
+        op: OpCode,
+        txn: TxnOp,
+    ) -> Option<Wanted> {
+        let connection = self.connections.get_mut(&conn)?;
+        let session = connection.session?;
+        if connection.holds_writes() {
+            self.wait(conn, Pending::Held { asked, op, txn });
+            return None;
+        }
+        let sequence = connection.take_sequence();
+        self.wait(conn, Pending::Write { sequence, asked, op });
+        Some(Wanted::Txn(Unsent { conn, sequence, session, asked, op: txn }))
+    }
+
+    /// A transaction was held behind reads that are answered by now.
+    fn set_out(&mut self, conn: ConnId) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        let Some(session) = connection.session else { return };
+        let unsent = connection.set_out().into_iter();
+        let unsent =
+            unsent.map(|(sequence, asked, op)| Unsent { conn, sequence, session, asked, op });
+        self.unsent.extend(unsent);
+    }
+
     /// Answers what is at the front, which waits for nothing. False if the connection ends by it.
     fn answer_front(&mut self, machine: &Machine, conn: ConnId) -> bool {
         let connection = self.connections.get_mut(&conn);
         let front = connection.and_then(|known| {
-            let front = known.queue.pop_front();
+            let is_on_its_way =
+                matches!(known.queue.front()?, Pending::Write { .. } | Pending::Held { .. });
+            let front = if is_on_its_way { None } else { known.pop() };
             self.waiting -= u64::from(front.is_some() && known.queue.is_empty());
             front
         });
         match front {
-            Some(
-                Pending::Answer { xid, answer, at_us }
-                | Pending::Confirmed { xid, answer, at_us, .. },
-            ) => {
-                self.answer(machine, conn, xid, answer, at_us);
+            Some(Pending::Answer { asked, answer } | Pending::Confirmed { asked, answer, .. }) => {
+                self.answer(machine, conn, asked, answer);
                 true
             }
-            Some(Pending::Applied { xid, op, at_us, zxid, result }) => {
-                self.answer_write(conn, (xid, op, at_us), zxid, &result)
+            Some(Pending::Applied { asked, op, zxid, result }) => {
+                self.answer_write(conn, (asked, op), zxid, &result)
             }
-            Some(Pending::Write { .. }) | None => false,
+            Some(Pending::Write { .. } | Pending::Held { .. }) | None => false,
         }
     }
 }

@@ -13,7 +13,8 @@ use super::{Consensus, ELECTION_TICKS_MAX, peer_progress};
 canonical! {
     // What is counted for operators is left out, and how far the terms of others may raise this one's, which is
     // thousands of terms away. Appends have numbers, which are written from the last durable one on.
-    Consensus: uncommitted_bytes, proposed_term, waits_for_disk, lazy_sync, members_at, released, asked_last;
+    Consensus: uncommitted_bytes, proposed_term, waits_for_disk, lazy_sync, members_at, released, asked_last,
+    late_in_a_row;
     without elections, terms;
     |out, node, to_sync, synced, durability, last_append, watch, installing, members_append, held, rollback,
         silent_ticks| {
