@@ -206,6 +206,7 @@ impl Checker {
 
     /// A server leads in a term, and serves.
     pub fn leads(&mut self, server: usize, term: u64, now_us: u64) -> Result<(), Violation> {
+        self.observer.goes_on_leading(server, self.rules.clock_rates[server]);
         let view = &mut self.views[server];
         if view.leads_in == Some(term) {
             return Ok(());

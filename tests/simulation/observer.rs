@@ -17,6 +17,8 @@ pub const STEPS_MAX: usize = 500;
 const QUIET_US: u64 = 1_000_000;
 /// Sessions of a run that are told in full.
 const SESSIONS_MAX: usize = 8;
+/// How long a leader that was deposed may not know it (`TraceDeposed` in spec/TraceCheck.tla).
+const DEPOSED_US_MAX: u64 = 750_000;
 /// Unit of the model's time, in microseconds.
 const UNIT_US: u64 = 10;
 
@@ -81,7 +83,7 @@ pub struct Observer {
     lives: BTreeMap<usize, u64>,
     connected: BTreeMap<ConnId, Process>,
     leader: Option<(usize, u64)>,
-    /// By server: the last report of its process that a leader has confirmed.
+    /// By server: up to when a leader knows whom its process has heard, or need not be told.
     confirmed_us: BTreeMap<usize, u64>,
     proposed: BTreeSet<(u64, u64)>,
 }
@@ -112,6 +114,14 @@ impl Observer {
     pub fn leads(&mut self, server: usize, term: u64, zxid: i64) {
         self.leader = Some((server, term));
         self.push(Event::Leads { process: self.process(server), term, zxid });
+    }
+
+    /// A server leads still. It forgets whom it heard longer ago than anybody else can have been elected: a leader that
+    /// comes later gives those their time. `rate` is that of its clock, in 1000.
+    pub fn goes_on_leading(&mut self, server: usize, rate: u64) {
+        let forgotten_us = self.now_us.saturating_sub(DEPOSED_US_MAX * 1000 / rate);
+        let known = self.confirmed_us.entry(server).or_default();
+        *known = forgotten_us.max(*known);
     }
 
     /// A client is heard, and will have an answer.
