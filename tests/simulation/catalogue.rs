@@ -201,6 +201,7 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("leads-on-without-vote", Changes, 100),
     mutant("leaving-voters-removed-at-once", Changes, 200),
     mutant("checkpoint-forgets-leaving", Changes, 400),
+    mutant("vote-beside-the-old-one", Five, 40),
     mutant("new-voters-unchecked", Changes, 100),
     mutant("later-voters-not-told", Changes, 1500),
     // --- busy leaders

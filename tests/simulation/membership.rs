@@ -69,6 +69,11 @@ impl Membership {
         if next.voters.is_empty() {
             return Err(format!("nobody votes any more: {next:?}"));
         }
+        let servers: BTreeSet<u8> =
+            next.voters.iter().map(|id| replica::peer::server_of(*id)).collect();
+        if servers.len() < next.voters.len() {
+            return Err(format!("a server has two votes: {next:x?}"));
+        }
         Ok(next)
     }
 

@@ -3,9 +3,9 @@
 //! *Owns* which change of the votes comes next, and whether it may begin. *Invariants*: one change at a time, proposed
 //! by the leader; all votes that change do so in one step, from the old set of voters to the new one; a step begins
 //! only while a majority of both sets keeps up with the leader; a server votes only when it has caught up, so who
-//! comes late gets its vote by a step of its own; a server that lost its data never votes under the identity that it
-//! lost: its new one learns first, and then takes the place of the old one in one step; who has no vote leads no
-//! longer. *Never* changes the text of the members.
+//! comes late gets its vote by a step of its own; no server has two votes; a server that lost its data never votes
+//! under the identity that it lost: its new one learns first, and then takes the place of the old one in one step; who
+//! has no vote leads no longer. *Never* changes the text of the members.
 
 use std::collections::BTreeSet;
 
@@ -52,8 +52,12 @@ pub(super) fn next_change(
     for spec in members.values() {
         let there = || peers.iter().filter(|peer| server_of(peer.id) == spec.id);
         let known = connected(spec.id);
-        // Of two identities of a server, the one that is connected is to stay.
-        let stays = there().find(|peer| known.is_none_or(|known| known == peer.id));
+        // Of two identities of a server, the one that is connected is to stay; where none is, the one that votes.
+        let stays = match known {
+            Some(known) => there().find(|peer| peer.id == known),
+            None if mutant!("vote-beside-the-old-one") => there().next(),
+            None => there().max_by_key(|peer| peer.votes),
+        };
         let Some(stays) = stays else {
             change.learns = change.learns.or(Some(known.unwrap_or(raft_id(0, spec.id))));
             change.voters.extend(there().filter(|peer| peer.votes).map(|peer| peer.id));
@@ -287,9 +291,11 @@ mod tests {
         lines.split(' ').map(spec).collect()
     }
 
-    /// `1`: votes and keeps up; `1-`: votes and is down; `1l`: learns and keeps up; `1l-`: learns and is down.
+    /// `1`: votes and keeps up; `1-`: votes and is down; `1l`: learns and keeps up; `1l-`: learns and is down. With an `x`
+    /// behind it, its link is down.
     fn peers(all: &str) -> Vec<PeerProgress> {
         let peer = |text: &str| {
+            let text = text.strip_suffix('x').unwrap_or(text);
             let (text, is_up) = text.strip_suffix('-').map_or((text, true), |text| (text, false));
             let (text, votes) = text.strip_suffix('l').map_or((text, true), |text| (text, false));
             PeerProgress {
@@ -307,9 +313,11 @@ mod tests {
     fn change(text: &str, all: &str) -> (Change, Option<String>) {
         let (members, peers) = (members(text), peers(all));
         let connected = |server: u8| {
+            let words: Vec<&str> = all.split(' ').collect();
+            let linked = words.iter().zip(&peers).filter(|(text, _)| !text.ends_with('x'));
             let mut there =
-                peers.iter().filter(|peer| server_of(peer.id) == server && peer.is_active);
-            there.next_back().map(|peer| peer.id)
+                linked.filter(|(_, peer)| server_of(peer.id) == server && peer.is_active);
+            there.next_back().map(|(_, peer)| peer.id)
         };
         let change = next_change(&members, &peers, connected);
         let lacks = change.lacks(&participants(&members), &peers);
@@ -330,6 +338,9 @@ mod tests {
             // A server that has lost its data: the new identity learns, and takes the place of the old one.
             ("1 2 3", "1 2 3- 259l-", &[]),
             ("1 2 3", "1 2 3- 259l", &[Remove(3), Vote(259)]),
+            // Its link is down, although it was heard just now: it does not vote beside the old one.
+            ("1 2 3", "1 2 3-x 259lx", &[]),
+            ("1 2 3", "1 2 259lx 515-x", &[]),
         ] {
             assert_eq!(change(text, all).0.steps, steps, "{text} of {all}");
         }
