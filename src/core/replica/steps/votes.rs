@@ -291,8 +291,8 @@ mod tests {
         lines.split(' ').map(spec).collect()
     }
 
-    /// `1`: votes and keeps up; `1-`: votes and is down; `1l`: learns and keeps up; `1l-`: learns and is down. With an `x`
-    /// behind it, its link is down.
+    /// `1`: votes and keeps up; `1-`: votes and is down; `1l`: learns and keeps up; `1l-`: learns and is down; with an
+    /// `x` behind it, its link is down.
     fn peers(all: &str) -> Vec<PeerProgress> {
         let peer = |text: &str| {
             let text = text.strip_suffix('x').unwrap_or(text);
