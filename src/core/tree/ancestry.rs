@@ -10,6 +10,10 @@ use super::path;
 use super::slab::ZnodeId;
 use super::znode::{Totals, Znode, Znodes};
 
+/// Bytes of data that cost as much as one byte of a path, which is put together from the names up to the root: one of
+/// 20,000 names takes a millisecond.
+pub(super) const PATH_BYTES_COST: usize = 16;
+
 /// Whether this is the path of the znode.
 pub(super) fn has_path(slab: &Znodes, id: ZnodeId, path: &[u8]) -> bool {
     if id == ZnodeId::ROOT {

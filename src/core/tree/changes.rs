@@ -16,7 +16,7 @@ use crate::proto::Acl;
 
 /// Bytes of records that one drain hands out, and one record more: a thousand small ones and a
 /// thousand of a megabyte are not the same to the thread that copies and holds them.
-pub(crate) const DRAIN_BYTES_MAX: usize = 2 << 20;
+pub(crate) const DRAIN_BYTES_MAX: usize = 1 << 20;
 
 /// Takes one change: a path, and its record or `None` for a tombstone.
 pub type TakeChange<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
@@ -117,9 +117,9 @@ impl Tree {
         Ok(())
     }
 
-    /// Hands out up to `records_max` changes, and [`DRAIN_BYTES_MAX`] bytes: a path with its
-    /// current record, or with `None` when
-    /// the record has to go. Answers whether more is waiting.
+    /// Hands out up to `records_max` changes, and [`DRAIN_BYTES_MAX`] bytes, a path counted as many times as its bytes
+    /// cost more: a path with its current record, or with `None` when the record has to go. Answers whether more is
+    /// waiting.
     pub fn drain_changes(&mut self, records_max: usize, out: &mut TakeChange<'_>) -> bool {
         let (mut path, mut record) = (String::new(), Vec::new());
         let mut bytes = 0;
@@ -135,7 +135,7 @@ impl Tree {
                 record.clear();
                 record::encode(znode, self.acls.list(znode.meta.acl), &mut record);
                 ancestry::put_path(&self.slab, id, &mut path);
-                bytes += path.len() + record.len();
+                bytes += ancestry::PATH_BYTES_COST * path.len() + record.len();
                 out(path.as_bytes(), Some(&record));
                 self.slab.set_stored(id, true);
             } else {

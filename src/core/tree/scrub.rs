@@ -9,7 +9,8 @@ use super::slab::ZnodeId;
 use super::{Scrub, Tree, ancestry, digest};
 
 impl Tree {
-    /// Recomputes what the next znodes contribute to the digest: at most so many, and about so many bytes of data.
+    /// Recomputes what the next znodes contribute to the digest: at most so many, and about so many
+    /// bytes of data and of paths, each of which counts [`ancestry::PATH_BYTES_COST`] times.
     /// Begins a pass if none is under way. Once it is complete, whether the digest is the kept one.
     pub fn scrub(&mut self, znodes_max: usize, bytes_max: usize) -> Option<bool> {
         let mut pass = self.scrub.take().unwrap_or(Scrub { next: ZnodeId::MIN, sum: 0 });
@@ -23,7 +24,7 @@ impl Tree {
             let contribution = self.contribution(id, path.as_bytes(), shares, true);
             pass.sum = pass.sum.wrapping_add(contribution);
             pass.next = id.next();
-            bytes += self.slab[id].data_length();
+            bytes += ancestry::PATH_BYTES_COST * path.len() + self.slab[id].data_length();
             if bytes >= bytes_max {
                 break;
             }

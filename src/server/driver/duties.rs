@@ -11,7 +11,7 @@ use crate::config::Membership;
 use crate::proto::OpCode;
 use crate::replica::{ClientRequest, Drained, RefusalKind, Status};
 use crate::server::error::ServerError;
-use crate::server::limits::{CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX};
+use crate::server::limits::{CHANGES_BATCHES_MAX, CHANGES_RECORDS_MAX, TURN_US_MAX};
 use crate::server::metrics::{Cause, Times};
 use crate::storage::{Unusable, mark_unusable};
 
@@ -114,8 +114,10 @@ impl Driver {
     }
 
     /// Gives changed records to the state thread when it has room for them: once there are many or
-    /// they have waited, and from then on until a checkpoint is complete.
+    /// they have waited, and from then on until a checkpoint is complete: one batch, or several while the turn has time.
     pub(super) fn hand_over_changes(&mut self, status: &Status, turn: Turn) {
+        let figures = self.connections.figures();
+        let begun_us = figures.now_us();
         let Some(disk) = &mut self.disk else { return };
         let (checkpoints, schedule) = (&disk.checkpoints, &mut disk.schedule);
         let now = Instant::now();
@@ -143,7 +145,9 @@ impl Driver {
                 Drained::NotDurable => return schedule.go_on(),
                 Drained::Nothing => return schedule.complete(now),
             }
-            if !checkpoints.has_room() {
+            let now_us = figures.now_us();
+            self.state.long_turns.message("a checkpoint's records", now_us - begun_us);
+            if !checkpoints.has_room() || now_us - turn.began_us >= TURN_US_MAX {
                 return;
             }
         }

@@ -163,6 +163,7 @@ impl Driver {
             self.measure(&status, turn);
             self.tell_links(&status);
             self.hand_over_changes(&status, turn);
+            self.note_turn(turn.began_us);
             self.watch_disk(&status)?;
             tell_start(&status, &mut serves);
             self.tell_members(&status);
@@ -253,7 +254,6 @@ impl Driver {
         let messages = before - batch.len();
         let stepped_us = self.connections.figures().now_us();
         self.settle(began_us)?;
-        self.note_turn(began_us);
         Ok(Turn { messages, began_us, stepped_us })
     }
 

@@ -18,6 +18,8 @@ pub(in crate::replica) use connection::{IDENTITIES_BYTES_MAX, IDENTITIES_MAX};
 #[cfg(test)]
 pub(in crate::replica) use reads::MULTI_READ_BYTES_MAX;
 
+#[cfg(test)]
+pub(in crate::replica) use turn::COMPONENTS_MAX;
 pub use turn::{Dearest, OUTPUT_BYTES_PER_TURN_MAX};
 
 pub(in crate::replica) use authentication::Authentication;

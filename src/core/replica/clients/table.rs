@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use super::authentication::Authentication;
 use super::connection::{Answer, Asked, Connection, Pending, Phase};
-use super::turn::{Dearest, Turn, Work};
+use super::turn::{Dearest, Turn, Work, is_too_deep};
 use super::watches::Watches;
 use crate::proto::connect::ConnectResponse;
 use crate::proto::request::{Request, Undecodable};
@@ -417,6 +417,9 @@ impl Clients {
             Ok(Request::CloseSession) => {
                 connection.closing = true;
                 return self.write(conn, asked, OpCode::CloseSession, TxnOp::CloseSession);
+            }
+            Ok(write) if decider == Decider::Ensemble && is_too_deep(&write) => {
+                Answer::Failure(ErrorCode::BadArguments)
             }
             Ok(write) if self.rules.is_logged(write.class(), machine) => {
                 let refused = self.rules.eager_acl_check

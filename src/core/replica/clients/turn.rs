@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use crate::proto::OpCode;
-use crate::proto::request::Request;
+use crate::proto::request::{Create, Request};
+use crate::proto::{MultiOp, OpCode};
 use crate::replica::request::ConnId;
 use crate::tree::Tree;
 
@@ -82,6 +82,25 @@ pub(super) fn is_dear(request: &Request, tree: &Tree) -> bool {
         }
         Request::MultiRead(ops) => ops.len() > 1,
         request => likely_work(request) > DEAR,
+    }
+}
+
+/// Components of the path of a znode that a client creates: whatever is done to a znode looks at each of them, and a
+/// session may have as many ephemerals as there is memory for.
+pub(in crate::replica) const COMPONENTS_MAX: usize = 1_000;
+
+/// Whether a request would create a znode with more components.
+pub(super) fn is_too_deep(request: &Request) -> bool {
+    let is_deep = |create: &Create| {
+        let slashes = create.path.as_bytes().iter().filter(|byte| **byte == b'/');
+        slashes.count() > COMPONENTS_MAX
+    };
+    match request {
+        Request::Create(create) => is_deep(create),
+        Request::Multi(ops) => {
+            ops.iter().any(|op| matches!(op, MultiOp::Create(create) if is_deep(create)))
+        }
+        _ => false,
     }
 }
 

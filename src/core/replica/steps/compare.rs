@@ -14,7 +14,7 @@ use crate::replica::messages::{PeerMessage, server_of};
 /// Most znodes whose digests are recomputed in one tick (`timing::TICK_MS`), and about so many bytes of data: a pass
 /// over a million znodes takes 100 s, and half a percent of a core.
 const SCRUB_ZNODES_PER_TICK: usize = 500;
-const SCRUB_BYTES_PER_TICK: usize = 256 << 10;
+const SCRUB_BYTES_PER_TICK: usize = 1 << 20;
 
 impl Replica {
     /// As the leader, asks all servers for their digests, if it is time.

@@ -1,6 +1,7 @@
 //! Turns: what one of them has room for, and in which order connections are answered.
 
 use super::*;
+use crate::proto::MultiOp;
 use crate::proto::request::Create;
 
 /// Ephemerals of the busy session: a read that looks at all of them is worth a good part of a turn.
@@ -170,4 +171,24 @@ fn a_request_that_waits_counts_for_the_identities_of_when_it_was_asked() {
         let expected = [(100, 0), refused[0], refused[1], (103, 0), (104, 0)];
         assert_eq!(replies, expected, "behind {dear} dear reads");
     }
+}
+
+#[test]
+fn a_znode_with_too_many_components_is_not_created_and_nothing_is_logged() {
+    let mut rig = Rig::new();
+    rig.connect(BUSY, 0, &[]);
+    let path = |components: usize| "/a".repeat(components);
+    let parents: Vec<_> = (1..=clients::COMPONENTS_MAX)
+        .map(|components| (components as i32, create(&path(components), 0)))
+        .collect();
+    rig.send(BUSY, &parents);
+    assert!(rig.all_replies(BUSY).iter().all(|(_, error)| *error == 0));
+    let entries = rig.log.len();
+    let deeper = create(&path(clients::COMPONENTS_MAX + 1), 0);
+    let Request::Create(inner) = deeper.clone() else { panic!("{deeper:?}") };
+    let multi = Request::Multi(vec![MultiOp::Create(inner)]);
+    rig.send(BUSY, &[(1, deeper), (2, multi)]);
+    let refused = ErrorCode::BadArguments as i32;
+    assert_eq!(rig.all_replies(BUSY), [(1, refused), (2, refused)]);
+    assert_eq!(rig.log.len(), entries);
 }

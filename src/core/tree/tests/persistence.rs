@@ -78,6 +78,19 @@ fn a_drain_is_bounded_in_bytes_as_well_as_in_records() {
 }
 
 #[test]
+fn of_long_paths_a_drain_hands_out_few() {
+    let mut f = Fixture::new();
+    drain(&mut f.tree, &mut Disk::new());
+    let name = "x".repeat(DRAIN_BYTES_MAX / 64);
+    for number in 0..12 {
+        f.given(&[&format!("/{name}{number}")]);
+    }
+    let mut count = 0;
+    assert!(f.tree.drain_changes(usize::MAX, &mut |_, _| count += 1));
+    assert!((2..8).contains(&count), "{count}: each path costs a quarter of a drain");
+}
+
+#[test]
 fn a_change_is_drained_once_with_its_parent() {
     let mut f = Fixture::new();
     let mut disk = Disk::new();
