@@ -230,7 +230,7 @@ impl Source for Fake {
                 Inspect::Connections => Report::Connections(self.connections.clone()),
                 Inspect::Sessions => Report::Sessions(self.sessions.clone()),
                 Inspect::Ephemerals => Report::Ephemerals(self.ephemerals.clone()),
-                Inspect::Watches => Report::Watches(self.watches.clone()),
+                Inspect::Watches | Inspect::WatchSummary => Report::Watches(self.watches.clone()),
                 Inspect::Digests => Report::Digests(self.digests.clone()),
                 Inspect::Membership => Report::Membership(self.membership.clone()),
                 Inspect::Locks(_) | Inspect::Departures(_) => {

@@ -12,7 +12,7 @@ use crate::admin::text::put;
 
 /// `wchs`.
 pub(super) async fn summary(asked: &Asked<'_>) -> Option<Shown> {
-    let watches = question::watches(asked.source).await?;
+    let watches = question::watch_summary(asked.source).await?;
     let (connections, paths, total) = (watches.connections, watches.paths, watches.total);
     asked.shown(
         || format!("{connections} connections watching {paths} paths\nTotal watches:{total}\n"),

@@ -47,6 +47,11 @@ pub(in crate::admin) async fn ephemerals(source: &dyn Source) -> Option<Vec<(i64
     Some(ask!(source, Inspect::Ephemerals, Ephemerals))
 }
 
+/// How many watches there are, and nothing of who has them.
+pub(in crate::admin) async fn watch_summary(source: &dyn Source) -> Option<WatchReport> {
+    Some(ask!(source, Inspect::WatchSummary, Watches))
+}
+
 /// Watches.
 pub(in crate::admin) async fn watches(source: &dyn Source) -> Option<WatchReport> {
     Some(ask!(source, Inspect::Watches, Watches))

@@ -14,7 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use sha1::{Digest as _, Sha1};
 use smallvec::{SmallVec, smallvec};
-use twox_hash::XxHash3_128;
+use twox_hash::{XxHash3_64, XxHash3_128};
 
 use crate::proto::acl::perms;
 use crate::proto::{Acl, ErrorCode, Text};
@@ -114,9 +114,10 @@ pub fn digest_identities(auth: &[u8], options: &Options) -> SmallVec<[Identity; 
 pub struct AclList {
     entries: Box<[Acl]>,
     world_perms: i32,
-    /// The bits of every id that is compared as it is, with its scheme, sorted, for a check that does not walk
-    /// through the entries: a list may have thousands of them, and one request may check it thousands of times.
-    exact: Box<[(Text, Text, i32)]>,
+    /// The bits of every id that is compared as it is, with its scheme, sorted by a hash of both, for a check that does
+    /// not walk through the entries and compares few texts: a list may have thousands of them, an asker 64 identities,
+    /// and one request may check it thousands of times.
+    exact: Box<[(u64, Text, Text, i32)]>,
     /// The bits of all `sasl` ids.
     sasl_perms: i32,
     /// The same for `ip`.
@@ -132,8 +133,11 @@ impl AclList {
             entries.iter().filter(move |acl| acl.scheme.as_bytes() == scheme)
         };
         let exact = entries.iter().filter(|acl| PROVEN.contains(&acl.scheme.as_bytes()));
-        let mut exact: Box<[_]> =
-            exact.map(|acl| (acl.scheme.clone(), acl.id.clone(), acl.perms)).collect();
+        let mut exact: Box<[_]> = exact
+            .map(|acl| {
+                (key(acl.scheme.as_str(), &acl.id), acl.scheme.clone(), acl.id.clone(), acl.perms)
+            })
+            .collect();
         exact.sort_unstable();
         let sasl_perms = of(b"sasl").fold(0, |perms, acl| perms | acl.perms);
         let networks = Networks::new(of(b"ip").map(|acl| (acl.id.as_str(), acl.perms)));
@@ -163,12 +167,14 @@ impl AclList {
     }
 
     fn perms_of(&self, scheme: &str, id: &Text) -> i32 {
-        let before = |(of, other): (&Text, &Text)| (of.as_str(), other) < (scheme, id);
-        let first = self.exact.partition_point(|(of, other, _)| before((of, other)));
+        let (key, text) = (key(scheme, id), (scheme, id));
+        let first = self.exact.partition_point(|(hash, of, other, _)| {
+            hash.cmp(&key).then_with(|| (of.as_str(), other).cmp(&text)).is_lt()
+        });
         self.exact[first..]
             .iter()
-            .take_while(|(of, other, _)| of.as_str() == scheme && other == id)
-            .fold(0, |perms, (_, _, more)| perms | more)
+            .take_while(|(hash, of, other, _)| *hash == key && (of.as_str(), other) == text)
+            .fold(0, |perms, (.., more)| perms | more)
     }
 
     /// What clients see who may not administer the znode: password hashes are hidden.
@@ -181,6 +187,11 @@ impl AclList {
         };
         self.entries.iter().map(mask).collect()
     }
+}
+
+/// Hash of an id with its scheme: two may have the same.
+fn key(scheme: &str, id: &Text) -> u64 {
+    XxHash3_64::oneshot_with_seed(scheme.len() as u64, id.as_bytes())
 }
 
 /// Hash of a list, in its order, for the digest of the tree.

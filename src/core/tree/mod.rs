@@ -74,6 +74,7 @@ pub use acl::{Asker, Identity};
 pub use changes::TakeChange;
 pub use changes::record_digest;
 pub use foreign::ForeignCreate;
+pub use multi::failure as multi_failure;
 pub use options::{Options, Rules};
 pub use owner::Owner;
 pub use path::ZnodePath;

@@ -84,7 +84,9 @@ fn makes_container(create: &Create) -> bool {
     create.flags == 4 && matches!(create.kind, CreateKind::Create | CreateKind::Create2)
 }
 
-fn failure(done: usize, code: ErrorCode, all: usize) -> Vec<MultiResult> {
+/// Results of a multi whose operation behind so many others failed.
+#[must_use]
+pub fn failure(done: usize, code: ErrorCode, all: usize) -> Vec<MultiResult> {
     let mut results = vec![MultiResult::Error(None); done];
     results.push(MultiResult::Error(Some(code)));
     results.resize(all, MultiResult::Error(Some(ErrorCode::RuntimeInconsistency)));

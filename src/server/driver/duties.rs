@@ -114,7 +114,7 @@ impl Driver {
     }
 
     /// Gives changed records to the state thread when it has room for them: once there are many or
-    /// they have waited, and from then on until a checkpoint is complete: one batch, or several while the turn has time.
+    /// they have waited, and from then on until a checkpoint is complete: a batch, or several while the turn has time.
     pub(super) fn hand_over_changes(&mut self, status: &Status, turn: Turn) {
         let figures = self.connections.figures();
         let begun_us = figures.now_us();
@@ -130,9 +130,15 @@ impl Driver {
             return;
         }
         // A driver that only time wakes does more at once, and one that never comes to an end otherwise.
-        let does_more = turn.messages == 0 || schedule.is_late(now);
+        let is_late = schedule.is_late(now);
+        let does_more = turn.messages == 0 || is_late;
+        // One that is late has time of its own: beside a driver that has none it would never end.
+        let since_us = if is_late { begun_us } else { turn.began_us };
         for _ in 0..if does_more { CHANGES_BATCHES_MAX } else { 1 } {
-            match self.replica.drain_changes(CHANGES_RECORDS_MAX) {
+            let drained = self.replica.drain_changes(CHANGES_RECORDS_MAX);
+            let now_us = figures.now_us();
+            self.state.long_turns.message("a checkpoint's records", now_us - begun_us);
+            match drained {
                 Drained::Changes(changes) => {
                     let is_complete = changes.mark.is_some();
                     checkpoints.hand_over(changes);
@@ -145,9 +151,7 @@ impl Driver {
                 Drained::NotDurable => return schedule.go_on(),
                 Drained::Nothing => return schedule.complete(now),
             }
-            let now_us = figures.now_us();
-            self.state.long_turns.message("a checkpoint's records", now_us - begun_us);
-            if !checkpoints.has_room() || now_us - turn.began_us >= TURN_US_MAX {
+            if !checkpoints.has_room() || now_us - since_us >= TURN_US_MAX {
                 return;
             }
         }

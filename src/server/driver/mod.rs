@@ -211,8 +211,9 @@ impl Driver {
     }
 
     /// Begins a turn. What other servers have said meanwhile counts before the time that has passed: however late this
-    /// turn is, silence is only what was not said.
-    async fn begin(&mut self, batch: &mut Vec<Message>) -> Result<u64, ServerError> {
+    /// turn is, silence is only what was not said. When it began, and how many messages of theirs there were.
+    async fn begin(&mut self, batch: &mut Vec<Message>) -> Result<(u64, usize), ServerError> {
+        let mut heard = 0;
         let now_us = self.connections.figures().now_us();
         if self.links.is_some() && now_us.saturating_sub(self.state.heard_us) >= HEAR_US_MAX {
             self.state.heard_us = now_us;
@@ -221,11 +222,13 @@ impl Driver {
             self.messages.take_all(batch);
             let is_said = |message: &mut Message| matches!(message, Message::Link(_));
             let said: Vec<Message> = batch.extract_if(.., is_said).collect();
+            heard = said.len();
             for message in said {
                 self.take(message, now_us)?;
             }
         }
-        Ok(self.tick())
+        self.tick();
+        Ok((now_us, heard))
     }
 
     /// Whether a turn that began then is over.
@@ -233,16 +236,15 @@ impl Driver {
         self.connections.figures().now_us().saturating_sub(began_us) >= TURN_US_MAX
     }
 
-    fn tick(&mut self) -> u64 {
+    fn tick(&mut self) {
         let now_us = self.connections.figures().now_us();
         self.replica.step(Input::Tick { now_us, wall_ms: clock::wall_ms() });
-        now_us
     }
 
     /// Gives the replica what has come, as much as there is time for, and does what it wants.
     async fn step(&mut self, batch: &mut Vec<Message>) -> Result<Turn, ServerError> {
-        let began_us = self.begin(batch).await?;
-        let before = batch.len();
+        let (began_us, heard) = self.begin(batch).await?;
+        let before = heard + batch.len();
         batch.reverse();
         while let Some(message) = batch.pop() {
             self.take(message, began_us)?;

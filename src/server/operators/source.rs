@@ -74,6 +74,7 @@ impl Source for Shared {
                     | Inspect::Sessions
                     | Inspect::Ephemerals
                     | Inspect::Watches
+                    | Inspect::WatchSummary
                     | Inspect::Digests
                     | Inspect::Membership
                     | Inspect::Departures(_)

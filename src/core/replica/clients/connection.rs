@@ -13,7 +13,7 @@ use crate::proto::Writer as _;
 use crate::proto::connect::ConnectResponse;
 use crate::proto::request::Request;
 use crate::proto::response::{ReplyHeader, encode_event, encode_reply};
-use crate::proto::{ErrorCode, EventType, OpCode, Response, Text, frame};
+use crate::proto::{ErrorCode, EventType, MultiResult, OpCode, Response, Text, frame};
 use crate::replica::inspect::{ConnectionReport, Latency};
 use crate::replica::machine::{Identities, TxnOp};
 use crate::replica::ready::{Answered, Outgoing};
@@ -114,6 +114,8 @@ pub(in crate::replica) enum Answer {
     Read(Request),
     /// An error that was clear at once.
     Failure(ErrorCode),
+    /// Results of a multi that failed at once.
+    Results(Vec<MultiResult>),
     /// An error that was clear at once, answered with zxid 0.
     EagerFailure(ErrorCode),
     /// An opcode that is none: -6, and the end.

@@ -13,10 +13,10 @@ use crate::proto::request::{AddWatchMode, Request, SetWatches};
 use crate::proto::{
     ErrorCode, EventType, MultiResult, ReadOp, Response, Stat, Text, Writer, encode_end_of_multi,
 };
-use crate::replica::machine::{Identities, Machine};
+use crate::replica::machine::Machine;
 use crate::replica::request::ConnId;
-use crate::tree::Tree;
 use crate::tree::acl::Identity;
+use crate::tree::{Children, Tree};
 
 /// Data and names that one multiRead may ask for, in bytes.
 pub(in crate::replica) const MULTI_READ_BYTES_MAX: usize = 64 << 20;
@@ -207,18 +207,19 @@ impl Clients {
     ) -> usize {
         let (xid, zxid) = (asked.xid, machine.last_zxid());
         let Some(connection) = self.connections.get_mut(&conn) else { return 0 };
-        let tree = machine.tree();
-        let ids: Identities = connection.identities(asked.identities).iter().cloned().collect();
+        let ids = connection.identities(asked.identities);
+        // Each list of permissions is judged once: an answer may have tens of thousands of refusals.
+        let found: Vec<Found<'_>> =
+            ops.iter().map(|op| Found::of(machine.tree(), ids, op)).collect();
         // One short path may stand for a megabyte, and a frame holds many of them.
-        let bytes: usize = ops.iter().map(|op| result_bytes(tree, &ids, op)).sum();
-        if bytes > MULTI_READ_BYTES_MAX {
+        if found.iter().map(Found::bytes).sum::<usize>() > MULTI_READ_BYTES_MAX {
             connection.send(xid, zxid, &Err(ErrorCode::Marshalling));
             return 0;
         }
         let mut names = 0;
         connection.send_with(xid, zxid, |out| {
-            for op in ops {
-                let result = result(tree, &ids, op);
+            for found in found {
+                let result = found.result();
                 if let MultiResult::GetChildren { names: read } = &result {
                     names += read.len();
                 }
@@ -310,28 +311,44 @@ fn who_am_i(ids: &[Identity]) -> Response {
     Response::Identities(shown.collect())
 }
 
-/// Bytes of data and names that a read of a multiRead gives.
-fn result_bytes(tree: &Tree, ids: &[Identity], op: &ReadOp) -> usize {
-    match op {
-        ReadOp::GetData { path } => {
-            let data = tree.get_data(ids, path.as_str()).ok().and_then(|(data, _)| data);
-            data.map_or(0, <[u8]>::len)
-        }
-        ReadOp::GetChildren { path } => tree
-            .children(ids, path.as_str())
-            .map_or(0, |children| NAME_OVERHEAD * children.len() + children.name_bytes() as usize),
-    }
+/// What a read of a multiRead has found, not copied yet.
+enum Found<'a> {
+    Data(Option<&'a [u8]>, Stat),
+    Children(Children<'a>),
+    Nothing(ErrorCode),
 }
 
-/// Result of a read of a multiRead.
-fn result(tree: &Tree, ids: &[Identity], op: &ReadOp) -> MultiResult {
-    let read = match op {
-        ReadOp::GetData { path } => tree.get_data(ids, path.as_str()).map(|(data, stat)| {
-            MultiResult::GetData { data: data.map(bytes::Bytes::copy_from_slice), stat }
-        }),
-        ReadOp::GetChildren { path } => tree.children(ids, path.as_str()).map(|children| {
-            MultiResult::GetChildren { names: children.names().map(Text::copy_from).collect() }
-        }),
-    };
-    read.unwrap_or_else(|code| MultiResult::Error(Some(code)))
+impl<'a> Found<'a> {
+    fn of(tree: &'a Tree, ids: &[Identity], op: &ReadOp) -> Self {
+        let found = match op {
+            ReadOp::GetData { path } => {
+                tree.get_data(ids, path.as_str()).map(|(data, stat)| Self::Data(data, stat))
+            }
+            ReadOp::GetChildren { path } => tree.children(ids, path.as_str()).map(Self::Children),
+        };
+        found.unwrap_or_else(Self::Nothing)
+    }
+
+    /// Bytes of data and names that it gives.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Data(data, _) => data.map_or(0, <[u8]>::len),
+            Self::Children(children) => {
+                NAME_OVERHEAD * children.len() + children.name_bytes() as usize
+            }
+            Self::Nothing(_) => 0,
+        }
+    }
+
+    fn result(self) -> MultiResult {
+        match self {
+            Self::Data(data, stat) => {
+                MultiResult::GetData { data: data.map(bytes::Bytes::copy_from_slice), stat }
+            }
+            Self::Children(children) => {
+                MultiResult::GetChildren { names: children.names().map(Text::copy_from).collect() }
+            }
+            Self::Nothing(code) => MultiResult::Error(Some(code)),
+        }
+    }
 }

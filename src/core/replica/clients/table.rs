@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use super::authentication::Authentication;
 use super::connection::{Answer, Asked, Connection, Pending, Phase};
-use super::turn::{Dearest, Turn, Work, is_too_deep};
+use super::turn::{Dearest, Turn, Work, too_deep};
 use super::watches::Watches;
 use crate::proto::connect::ConnectResponse;
 use crate::proto::request::{Request, Undecodable};
@@ -418,10 +418,14 @@ impl Clients {
                 connection.closing = true;
                 return self.write(conn, asked, OpCode::CloseSession, TxnOp::CloseSession);
             }
-            Ok(write) if decider == Decider::Ensemble && is_too_deep(&write) => {
-                Answer::Failure(ErrorCode::BadArguments)
-            }
             Ok(write) if self.rules.is_logged(write.class(), machine) => {
+                if decider == Decider::Ensemble
+                    && let Some(refused) = too_deep(&write)
+                {
+                    let answer = refused.map_or_else(Answer::Failure, Answer::Results);
+                    self.answer_in_turn(machine, conn, asked, answer);
+                    return None;
+                }
                 let refused = self.rules.eager_acl_check
                     && machine.tree().acl_refuses(&connection.ids, &write);
                 if refused {
@@ -536,7 +540,10 @@ impl Clients {
         self.connections.values().map(Connection::report).collect()
     }
 
-    pub(in crate::replica) fn watch_report(&self) -> WatchReport {
+    pub(in crate::replica) fn watch_report(&self, is_full: bool) -> WatchReport {
+        if !is_full {
+            return self.watches.summary();
+        }
         self.watches.report(|conn| self.connections.get(&conn).and_then(|known| known.session))
     }
 

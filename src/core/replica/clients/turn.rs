@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 use crate::proto::request::{Create, Request};
-use crate::proto::{MultiOp, OpCode};
+use crate::proto::{ErrorCode, MultiOp, MultiResult, OpCode};
 use crate::replica::request::ConnId;
-use crate::tree::Tree;
+use crate::tree::{Tree, multi_failure, path};
 
 /// Estimated nanoseconds of one core.
 pub(in crate::replica) type Work = u64;
@@ -87,21 +87,31 @@ pub(super) fn is_dear(request: &Request, tree: &Tree) -> bool {
 
 /// Components of the path of a znode that a client creates: whatever is done to a znode looks at each of them, and a
 /// session may have as many ephemerals as there is memory for.
-pub(in crate::replica) const COMPONENTS_MAX: usize = 1_000;
+pub(in crate::replica) const COMPONENTS_MAX: usize = 255;
 
-/// Whether a request would create a znode with more components.
-pub(super) fn is_too_deep(request: &Request) -> bool {
-    let is_deep = |create: &Create| {
-        let slashes = create.path.as_bytes().iter().filter(|byte| **byte == b'/');
-        slashes.count() > COMPONENTS_MAX
-    };
+/// Components of `/zookeeper/quota` and of `zookeeper_limits`.
+const QUOTA_COMPONENTS: usize = 3;
+
+/// Answer to a request that would create a znode with more components: an error, or the results of a multi.
+pub(super) fn too_deep(request: &Request) -> Option<Result<Vec<MultiResult>, ErrorCode>> {
+    let code = ErrorCode::BadArguments;
     match request {
-        Request::Create(create) => is_deep(create),
+        Request::Create(create) => is_deep(create).then_some(Err(code)),
+        // Clients in C of old releases end with their process where the results are missing.
         Request::Multi(ops) => {
-            ops.iter().any(|op| matches!(op, MultiOp::Create(create) if is_deep(create)))
+            let is_it = |op: &MultiOp| matches!(op, MultiOp::Create(create) if is_deep(create));
+            let done = ops.iter().position(is_it)?;
+            Some(Ok(multi_failure(done, code, ops.len())))
         }
-        _ => false,
+        _ => None,
     }
+}
+
+fn is_deep(create: &Create) -> bool {
+    let slashes = create.path.as_bytes().iter().filter(|byte| **byte == b'/').count();
+    // Limits and usage of such a znode are below a path that is longer by the names of their own.
+    let is_quota = create.path.as_str().starts_with(path::QUOTA);
+    slashes > COMPONENTS_MAX + if is_quota { QUOTA_COMPONENTS } else { 0 }
 }
 
 /// The dearest single thing of late.

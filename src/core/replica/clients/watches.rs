@@ -32,9 +32,11 @@ pub(in crate::replica) enum Kind {
     Recursive,
 }
 
+/// Kinds that operators are shown, as ZooKeeper's words show them.
+const SHOWN: [Kind; 3] = [Kind::Data, Kind::Persistent, Kind::Recursive];
 const KINDS: [Kind; 4] = [Kind::Data, Kind::Child, Kind::Persistent, Kind::Recursive];
 
-/// Hashes paths with a seed that clients cannot know. The tables that use it are never iterated.
+/// Hashes paths with a seed that clients cannot know. The order of the tables that use it decides nothing.
 #[derive(Clone, Debug)]
 struct PathHash(u64);
 
@@ -303,28 +305,41 @@ impl Watches {
         &self,
         session_of: impl Fn(ConnId) -> Option<i64>,
     ) -> WatchReport {
-        let mut report = WatchReport::default();
-        let mut paths = BTreeSet::new();
+        let mut report = self.summary();
         for (conn, watched) in &self.by_conn {
             let mut shown = Vec::new();
             for path in watched {
                 let watchers = &self.by_path[path];
-                let kinds = [Kind::Data, Kind::Persistent, Kind::Recursive];
-                if kinds.iter().any(|kind| watchers.has(*kind, *conn)) {
+                if SHOWN.iter().any(|kind| watchers.has(*kind, *conn)) {
                     shown.push(path.as_str().to_owned());
-                    paths.insert(path);
-                    report.total += 1;
                 }
             }
             if !shown.is_empty()
                 && let Some(session) = session_of(*conn)
             {
-                report.connections += 1;
                 report.by_session.push((session, shown));
             }
         }
-        report.paths = paths.len() as u64;
-        report.by_session.sort();
+        report.by_session.sort_unstable();
+        report
+    }
+
+    /// How many there are, without who watches what.
+    pub(in crate::replica) fn summary(&self) -> WatchReport {
+        let (mut report, mut conns) = (WatchReport::default(), BTreeSet::<ConnId>::new());
+        for watchers in self.by_path.values() {
+            let lists = SHOWN.map(|kind| &watchers.0[kind as usize]);
+            let first = lists.iter().find(|list| !list.is_empty());
+            let Some(first) = first else { continue };
+            report.paths += 1;
+            // Most have one list, with one connection.
+            report.total += match lists.iter().map(|list| list.len()).sum::<usize>() {
+                all if all == first.len() => all as u64,
+                _ => lists.into_iter().flatten().collect::<BTreeSet<_>>().len() as u64,
+            };
+            conns.extend(lists.into_iter().flatten());
+        }
+        report.connections = conns.len() as u64;
         report
     }
 }

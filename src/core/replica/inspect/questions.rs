@@ -243,8 +243,10 @@ pub enum Inspect {
     Sessions,
     /// `dump`, second part.
     Ephemerals,
-    /// `wchs`, `wchc`, `wchp`.
+    /// `wchc`, `wchp`.
     Watches,
+    /// `wchs`: the same without who watches what.
+    WatchSummary,
     /// `hash`.
     Digests,
     /// `voting_view` and `conf`: who is in the ensemble.

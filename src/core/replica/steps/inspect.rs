@@ -173,7 +173,8 @@ impl Replica {
                 let text = |paths: Vec<Text>| paths.iter().map(Text::to_string).collect();
                 Report::Ephemerals(all.map(|(session, paths)| (session, text(paths))).collect())
             }
-            Inspect::Watches => Report::Watches(self.clients.watch_report()),
+            Inspect::Watches => Report::Watches(self.clients.watch_report(true)),
+            Inspect::WatchSummary => Report::Watches(self.clients.watch_report(false)),
             Inspect::Digests => Report::Digests(self.state.machine().digests()),
             Inspect::Membership => {
                 Report::Membership(self.state.machine().members_text().to_owned())

@@ -64,7 +64,9 @@ pub(super) fn next_change(
             continue;
         };
         let others = there().filter(|peer| peer.id != stays.id);
-        let may_vote = stays.votes || keeps_up(&stays);
+        // Of several that learn, it is not known which one lives.
+        let is_known = known.is_some() || others.clone().next().is_none();
+        let may_vote = stays.votes || is_known && keeps_up(&stays);
         if spec.role == Role::Participant && may_vote {
             change.voters.insert(stays.id);
         } else if spec.role == Role::Participant {
@@ -341,6 +343,8 @@ mod tests {
             // Its link is down, although it was heard just now: it does not vote beside the old one.
             ("1 2 3", "1 2 3-x 259lx", &[]),
             ("1 2 3", "1 2 259lx 515-x", &[]),
+            ("1 2 3", "1 2 259lx 515lx", &[]),
+            ("1 2 3", "1 2 259lx", &[Vote(259)]),
         ] {
             assert_eq!(change(text, all).0.steps, steps, "{text} of {all}");
         }

@@ -38,6 +38,7 @@ impl Clients {
                 }
             }
             Answer::Failure(code) => connection.send(xid, zxid, &Err(code)),
+            Answer::Results(results) => connection.send(xid, zxid, &Ok(Response::Multi(results))),
             Answer::EagerFailure(code) => connection.send(xid, 0, &Err(code)),
             Answer::UnknownOp => {
                 connection.send(xid, -1, &Err(ErrorCode::Unimplemented));
