@@ -67,18 +67,19 @@ impl Source for Shared {
         Box::pin(async move {
             let ask = async {
                 let _turn = match what {
-                    Inspect::Locks(_) => Some(self.turn.lock().await),
+                    // What may walk through much: one at a time, so that clients are answered in between.
+                    Inspect::Locks(_)
+                    | Inspect::Departures(_)
+                    | Inspect::Ephemerals
+                    | Inspect::Sessions
+                    | Inspect::Watches
+                    | Inspect::WatchSummary
+                    | Inspect::Znode(_) => Some(self.turn.lock().await),
                     Inspect::Connections
                     | Inspect::Synced
                     | Inspect::Migration
-                    | Inspect::Sessions
-                    | Inspect::Ephemerals
-                    | Inspect::Watches
-                    | Inspect::WatchSummary
                     | Inspect::Digests
                     | Inspect::Membership
-                    | Inspect::Departures(_)
-                    | Inspect::Znode(_)
                     | Inspect::Standings
                     | Inspect::Namespaces
                     | Inspect::ResetConnections
