@@ -46,6 +46,8 @@ mod steps;
 mod tests;
 pub mod timing;
 
+use std::collections::VecDeque;
+
 use raft::eraftpb::{Entry as RaftEntry, Message};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -111,9 +113,13 @@ pub struct Replica {
     comparison: Comparison,
     output: Output,
     /// Committed entries that are applied next.
-    unapplied: Vec<RaftEntry>,
+    unapplied: VecDeque<RaftEntry>,
     figures: Figures,
 }
+
+/// Estimated work of the entries that are applied at once, in nanoseconds, and of one more: a server that was away has
+/// thousands to apply, and others hear from it in between.
+const APPLY_WORK_NS_MAX: u64 = 5_000_000;
 
 impl Replica {
     /// Continues from what the disk gave back. A lone voter stands for election at once.
@@ -195,7 +201,7 @@ impl Replica {
             ensemble: Ensemble::new(setup.server_id, !replayed.conf_changes.is_empty(), before),
             comparison,
             output: Output::default(),
-            unapplied: Vec::new(),
+            unapplied: VecDeque::new(),
             figures,
             setup,
         })
@@ -300,7 +306,8 @@ impl Replica {
             self.advance_cutover();
             let zookeeper = self.following.take_work();
             let ready = self.output.take(client, members, zookeeper);
-            if !ready.is_empty() {
+            // Where more is to be applied, others may have something to say first.
+            if !ready.is_empty() || !self.unapplied.is_empty() {
                 return Ok(Some(ready));
             }
             if !progressed && !self.clients.end_turn(self.state.machine()) {
@@ -326,24 +333,28 @@ impl Replica {
             self.reads.confirmed(&read);
         }
         // They are applied once the others are told that they are committed: these do the same work at the same time.
-        self.unapplied = progress.committed;
+        self.unapplied = progress.committed.into();
         Ok(true)
     }
 
-    /// Applies what the consensus has committed last. False: nothing.
+    /// Applies what the consensus has committed last, as much as there is time for. False: nothing.
     fn apply_committed(&mut self) -> Result<bool, String> {
-        let committed = std::mem::take(&mut self.unapplied);
         // A state that differs goes nowhere, and shows nothing more.
-        if committed.is_empty() || self.is_diverged() {
-            return Ok(false);
+        if self.is_diverged() {
+            self.unapplied.clear();
         }
-        for entry in &committed {
-            self.apply(&from_raft(entry))?;
+        let work_before_ns = self.work_ns();
+        let mut applied = None;
+        while self.work_ns() - work_before_ns < APPLY_WORK_NS_MAX
+            && let Some(entry) = self.unapplied.pop_front()
+        {
+            self.apply(&from_raft(&entry))?;
+            applied = Some(entry.index);
         }
-        if let Some(last) = committed.last() {
-            self.consensus.applied(last.index);
+        if let Some(index) = applied {
+            self.consensus.applied(index);
         }
-        Ok(true)
+        Ok(applied.is_some())
     }
 
     /// Every append up to this number is durable.

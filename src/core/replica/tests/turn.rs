@@ -197,3 +197,26 @@ fn a_znode_with_too_many_components_is_not_created_and_nothing_is_logged() {
     assert_eq!(replies[1][12..29], [&[0; 4][..], &results.concat()].concat());
     assert_eq!(rig.log.len(), entries);
 }
+
+#[test]
+fn what_is_committed_at_once_is_applied_in_portions() {
+    let mut rig = Rig::new();
+    rig.connect(BUSY, 0, &[]);
+    rig.unfinished = Some(Vec::new());
+    let count = 20_000;
+    let creates: Vec<_> =
+        (0..count).map(|number| (number, create(&format!("/{number}"), 0))).collect();
+    rig.send(BUSY, &creates);
+    for number in rig.unfinished.take().unwrap() {
+        rig.replica.persisted(number);
+    }
+    let mut portions = Vec::new();
+    let mut before = rig.replica.status().znode_count;
+    while rig.replica.ready().unwrap().is_some() {
+        let after = rig.replica.status().znode_count;
+        portions.push(after - before);
+        before = after;
+    }
+    assert_eq!(portions.iter().sum::<u64>(), count as u64);
+    assert!(portions.iter().all(|portion| *portion <= 4_000), "{portions:?}");
+}
