@@ -65,7 +65,8 @@ pub(super) fn next_change(
         };
         let others = there().filter(|peer| peer.id != stays.id);
         // Of several that learn, it is not known which one lives.
-        let is_known = known.is_some() || others.clone().next().is_none();
+        let is_alone = others.clone().next().is_none();
+        let is_known = known.is_some() || is_alone || mutant!("vote-beside-the-old-one");
         let may_vote = stays.votes || is_known && keeps_up(&stays);
         if spec.role == Role::Participant && may_vote {
             change.voters.insert(stays.id);
