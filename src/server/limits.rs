@@ -16,7 +16,7 @@ pub const DRIVER_BATCH_MAX: usize = 1024;
 /// A turn of the driver ends after this long, in microseconds, between two messages or two steps of the replica: others
 /// wait no longer for it, but for a single request or transaction that takes longer.
 pub const TURN_US_MAX: u64 = 10_000;
-/// What other servers have said is heard at least this often, in microseconds, while the driver is busy.
+/// Longest time before a busy driver hears what other servers have said, in microseconds.
 pub const HEAR_US_MAX: u64 = 50_000;
 
 /// Bytes of one answer up to which the driver writes it by itself.

@@ -37,7 +37,7 @@ pub struct Pending {
     pub is_write: bool,
     /// A quorum confirms first that the answer is new enough.
     is_confirmed: bool,
-    /// Who its connection was when it was asked.
+    /// Identities of its connection when it was asked.
     ids: Vec<Id>,
     /// The reply must show everything up to this zxid: it was over when this was asked.
     floor: i64,

@@ -311,7 +311,7 @@ fn who_am_i(ids: &[Identity]) -> Response {
     Response::Identities(shown.collect())
 }
 
-/// What a read of a multiRead has found, not copied yet.
+/// Finding of a read of a multiRead, not copied yet.
 enum Found<'a> {
     Data(Option<&'a [u8]>, Stat),
     Children(Children<'a>),

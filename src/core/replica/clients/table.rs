@@ -90,7 +90,7 @@ pub(in crate::replica) struct Clients {
     pub(super) waiting: u64,
     by_session: BTreeMap<i64, ConnId>,
     with_output: Vec<ConnId>,
-    /// What this turn has room for.
+    /// Room of this turn, and who waits for the next.
     turn: Turn,
     /// Transactions that were held, and set out.
     unsent: Vec<Unsent>,

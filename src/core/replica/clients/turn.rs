@@ -1,4 +1,4 @@
-//! What clients may still cost in one turn of the shell.
+//! Budget of clients in one turn of the shell.
 //!
 //! *Owns* the bytes and the work of a turn, which connections wait for the next one, and the load of each connection.
 //! *Invariants*: work is estimated from what a request names and what was found, never measured; a connection whose

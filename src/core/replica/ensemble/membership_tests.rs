@@ -285,7 +285,7 @@ fn a_new_participant_votes_once_it_has_caught_up() {
     cluster.assert_equal();
 }
 
-/// Who stops a server that leaves looks whether the others vote: until the change is over, the old majority counts.
+/// The old majority counts until the change is over, and an operator stops a server that leaves once the others vote.
 #[test]
 fn a_vote_is_shown_once_the_change_that_gives_it_is_over() {
     let mut cluster = with_super_user(3);

@@ -171,7 +171,7 @@ impl Clients {
         }
     }
 
-    /// There is nothing else to do in this turn: those that wait have their turn. False: none has.
+    /// Ends a turn in which nothing else is to do: those that wait have theirs. False: none has.
     pub(in crate::replica) fn end_turn(&mut self, machine: &Machine) -> bool {
         !self.turn.has_ended() && self.take_turns(machine)
     }
