@@ -270,6 +270,7 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("answer-is-no-touch", Slow, 200),
     mutant("any-password", One, 20),
     mutant("request-counts-for-later-identities", One, 20),
+    mutant("reads-between-portions", One, 200),
     mutant("two-connections-one-session", One, 60),
     mutant("moved-session-writes", One, 20),
     mutant("expiry-leaves-ephemerals", One, 20),

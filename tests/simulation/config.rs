@@ -90,6 +90,8 @@ pub struct Config {
     pub data_bytes_max: u64,
     pub timeouts_ms: (i32, i32),
     pub batch_max: usize,
+    /// Ephemerals that the end of a session removes in one turn.
+    pub leaving_at_once: usize,
     pub log_us: (u64, u64),
     pub told_late_us_max: u64,
     pub state_us_max: u64,
@@ -186,6 +188,7 @@ impl Config {
             data_bytes_max: *rng.pick(&[8, 64, 600, 3000]),
             timeouts_ms: (timeout_min, timeout_min + rng.range(100, 2500) as i32),
             batch_max: *rng.pick(&[1, 8, 64]),
+            leaving_at_once: [1, 2, 1000][(seed % 3) as usize],
             log_us: if log_fast { (20, 300) } else { (500, 60_000) },
             told_late_us_max: *rng.pick(&[1, 100, 5_000]),
             state_us_max: *rng.pick(&[200, 5_000, 50_000]),

@@ -100,6 +100,7 @@ counters!(
     wrong_clocks,
     time_returns,
     upgrades,
+    entries_in_portions,
 );
 
 impl Coverage {

@@ -103,6 +103,7 @@ impl Replica {
             comparison: _explored_servers_compare_nothing,
             output,
             unapplied: _none_between_turns,
+            deferred: _none_between_turns_either,
             figures: _operators_alone_see_them,
         } = self;
         let mut out = Canonical { now_us: clocks.now_us(), text: String::with_capacity(4096) };

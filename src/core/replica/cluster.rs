@@ -40,7 +40,7 @@ pub(super) struct Cluster {
     /// A server and a connection: once that is answered, what is on its way between the servers is lost.
     pub(super) halts_at: Option<(u8, ConnId)>,
     /// Servers whose disks get nothing done, and what each was to write meanwhile.
-    held: BTreeMap<u8, Vec<u64>>,
+    pub(super) held: BTreeMap<u8, Vec<u64>>,
     /// Of the last entries that each server wrote.
     pub(super) urgency: BTreeMap<u8, Urgency>,
     pub(super) setup: Setup,

@@ -159,3 +159,35 @@ pub enum Input {
     /// Leadership is to be handed over, if this server has it: it is about to stop.
     Resign,
 }
+
+impl Input {
+    /// Whether it is what servers say to each other, what their disks and clocks tell, or ZooKeeper: nothing that is
+    /// answered from the state.
+    pub(in crate::replica) fn is_of_servers(&self) -> bool {
+        match self {
+            Self::Tick { .. }
+            | Self::Peer { .. }
+            | Self::Introduced { .. }
+            | Self::PeerUp { .. }
+            | Self::PeerDown { .. }
+            | Self::Fetched { .. }
+            | Self::LogCut { .. }
+            | Self::ImageWritten { .. }
+            | Self::ImageSent { .. }
+            | Self::ImageReceived { .. }
+            | Self::RecordsLost
+            | Self::ZooKeeper(_)
+            | Self::ZooKeeperClosed { .. } => true,
+            Self::Connected { .. }
+            | Self::Requests { .. }
+            | Self::Closed { .. }
+            | Self::Room { .. }
+            | Self::Inspect { .. }
+            | Self::SaslUsers { .. }
+            | Self::SaslJudged { .. }
+            | Self::FinishUpgrade { .. }
+            | Self::Resign
+            | Self::Migrate { .. } => false,
+        }
+    }
+}

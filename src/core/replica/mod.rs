@@ -114,6 +114,8 @@ pub struct Replica {
     output: Output,
     /// Committed entries that are applied next.
     unapplied: VecDeque<RaftEntry>,
+    /// What clients and operators have said while a part of an entry was applied.
+    deferred: VecDeque<Input>,
     figures: Figures,
 }
 
@@ -185,10 +187,10 @@ impl Replica {
         let clients = Clients::new(rules, authentication, random.next_u64());
         let before = members_before(&setup, replayed.members, &consensus);
         let origin = random.next_u64() << 8 | u64::from(setup.server_id);
-        let figures = Figures::new(machine.last_time_ms());
         let mut comparison = Comparison::default();
         comparison.begin(applied, machine.last_zxid(), machine.digest());
         Ok(Self {
+            figures: Figures::new(machine.last_time_ms()),
             clocks: Clocks::default(),
             consensus,
             leadership: Leadership::default(),
@@ -202,7 +204,7 @@ impl Replica {
             comparison,
             output: Output::default(),
             unapplied: VecDeque::new(),
-            figures,
+            deferred: VecDeque::new(),
             setup,
         })
     }
@@ -210,6 +212,10 @@ impl Replica {
     /// Takes one input. Bad requests become replies, bad messages of other servers are dropped;
     /// nothing here fails.
     pub fn step(&mut self, input: Input) {
+        let must_wait = self.is_underway() && !mutant!("reads-between-portions");
+        if must_wait && !input.is_of_servers() {
+            return self.defer(input);
+        }
         match input {
             Input::Connected { conn, remote, remote_port, proven, request } => {
                 let times = (self.clocks.now_us(), self.clocks.wall_ms());
@@ -248,6 +254,24 @@ impl Replica {
             Input::ZooKeeper(input) => self.zookeeper(input),
             Input::ZooKeeperClosed { attempt, closed } => self.zookeeper_closed(attempt, closed),
         }
+    }
+
+    /// Whether a part of an entry is applied: [`Replica::ready`] goes on with it. What clients and operators say waits
+    /// meanwhile.
+    #[must_use]
+    pub fn is_underway(&self) -> bool {
+        self.state.underway.is_some()
+    }
+
+    /// Keeps an input for the state behind an entry of which a part is applied. Its session is heard now.
+    fn defer(&mut self, input: Input) {
+        if let Input::Requests { conn, requests } = &input
+            && let Some(session) = self.clients.connection(*conn).and_then(|known| known.session)
+            && requests.iter().any(|request| !request.is_auth())
+        {
+            self.touch(session);
+        }
+        self.deferred.push_back(input);
     }
 
     /// Bytes of answers and events that the next [`Ready`] holds so far: a caller that steps on and on makes
@@ -294,20 +318,26 @@ impl Replica {
             self.propose();
             let progressed = self.progress()?;
             self.follow_leadership();
-            self.release_reads();
+            if !self.is_underway() {
+                std::mem::take(&mut self.deferred).into_iter().for_each(|input| self.step(input));
+                self.release_reads();
+            }
             self.report_digests();
             if self.ensemble.is_changed() {
                 self.write_members();
                 self.reconcile();
             }
             let tokens = self.clients.authentication.take_tokens();
-            let client = (self.clients.take_output(), tokens);
+            // What clients hear of an entry leaves when all of it is applied.
+            let is_half = self.state.underway.as_ref().is_some_and(|underway| underway.has_begun);
+            let output = if is_half { Vec::new() } else { self.clients.take_output() };
+            let client = (output, tokens);
             let members = self.changed_members();
             self.advance_cutover();
             let zookeeper = self.following.take_work();
             let ready = self.output.take(client, members, zookeeper);
             // Where more is to be applied, others may have something to say first.
-            if !ready.is_empty() || !self.unapplied.is_empty() {
+            if !ready.is_empty() || !self.unapplied.is_empty() || self.is_underway() {
                 return Ok(Some(ready));
             }
             if !progressed && !self.clients.end_turn(self.state.machine()) {
@@ -318,10 +348,12 @@ impl Replica {
 
     /// Applies what was committed, or takes one step of the consensus.
     fn progress(&mut self) -> Result<bool, String> {
-        if self.apply_committed()? {
+        let has_applied = self.apply_committed()?;
+        // In the middle of an entry others hear from this server.
+        if has_applied && !self.is_underway() {
             return Ok(true);
         }
-        let Some(progress) = self.consensus.ready() else { return Ok(false) };
+        let Some(progress) = self.consensus.ready() else { return Ok(has_applied) };
         self.measure(progress.append.as_ref());
         self.output.disk(progress.append, progress.fetch, progress.images);
         if let Some(at) = progress.installed {
@@ -333,7 +365,7 @@ impl Replica {
             self.reads.confirmed(&read);
         }
         // They are applied once the others are told that they are committed: these do the same work at the same time.
-        self.unapplied = progress.committed.into();
+        self.unapplied.extend(progress.committed);
         Ok(true)
     }
 
@@ -343,18 +375,34 @@ impl Replica {
         if self.is_diverged() {
             self.unapplied.clear();
         }
+        // One that is to be replaced is not changed any more.
+        if self.is_underway() && self.state.has_received() {
+            return Ok(false);
+        }
         let work_before_ns = self.work_ns();
-        let mut applied = None;
+        let at_before = self.state.at();
+        if let Some(underway) = self.state.underway.take() {
+            self.go_on(underway);
+            self.note_applied(at_before);
+            return Ok(true);
+        }
         while self.work_ns() - work_before_ns < APPLY_WORK_NS_MAX
+            && !self.is_underway()
             && let Some(entry) = self.unapplied.pop_front()
         {
             self.apply(&from_raft(&entry))?;
-            applied = Some(entry.index);
         }
-        if let Some(index) = applied {
-            self.consensus.applied(index);
+        Ok(self.note_applied(at_before))
+    }
+
+    /// Tells the consensus up to where the log is applied. Whether something has happened to that since.
+    fn note_applied(&mut self, before: (u64, u64)) -> bool {
+        let at = self.state.at();
+        if at != before {
+            self.consensus.applied(at.0);
+            self.following.applied(at.0);
         }
-        Ok(applied.is_some())
+        at != before || self.is_underway()
     }
 
     /// Every append up to this number is durable.
@@ -372,7 +420,8 @@ impl Replica {
     /// Hands out records that changed, at most about `records_max` of them. The changes that carry
     /// a mark complete a checkpoint. To be called only while the disk has room for them.
     pub fn drain_changes(&mut self, records_max: usize) -> Drained {
-        if !self.setup.durable || self.state.is_behind_disk() || self.is_diverged() {
+        let is_between = self.is_underway() || self.is_diverged();
+        if !self.setup.durable || self.state.is_behind_disk() || is_between {
             return Drained::Nothing;
         }
         // A mark names who takes part, and what the log says before it is forgotten: also where those are that leave.

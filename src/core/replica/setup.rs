@@ -6,6 +6,9 @@ use super::durable::{Entry, HardState, Mark, Membership};
 use crate::config::ServerSpec;
 use crate::sasl::SaslSetup;
 
+/// Ephemerals that the end of a session removes at once, unless tests have it otherwise: a few milliseconds of a core.
+const LEAVING_AT_ONCE: usize = 1000;
+
 /// Everything that is fixed for the life of a replica.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -57,6 +60,8 @@ pub struct Setup {
     pub computed_passwords: bool,
     /// Users who may authenticate by SASL, and what comes of it.
     pub sasl: SaslSetup,
+    /// Ephemerals that the end of a session removes before other servers are heard again.
+    pub leaving_at_once: usize,
     /// Schemes of which a connection must have proved an identity before it is served; any one will do. None: it may
     /// be served without.
     pub enforced_schemes: Vec<String>,
@@ -90,6 +95,7 @@ impl Default for Setup {
             disk_stall_ms: 5000,
             computed_passwords: false,
             sasl: SaslSetup::default(),
+            leaving_at_once: LEAVING_AT_ONCE,
             enforced_schemes: Vec::new(),
         }
     }

@@ -106,6 +106,11 @@ impl AclTable {
         id
     }
 
+    /// Whether a znode has a list with these entries.
+    pub(super) fn has(&self, entries: &[Acl]) -> bool {
+        self.ids.contains_key(&ByEntries(Arc::new(AclList::new(entries.to_vec()))))
+    }
+
     /// Counts one use less and forgets the list after the last.
     pub(super) fn release(&mut self, id: AclId) {
         let shared = &mut self.lists[id.0 as usize];

@@ -129,6 +129,9 @@ impl Tree {
     #[must_use]
     pub fn find_without_acl(&self) -> Option<String> {
         let unknown = unknown_acl();
+        if !self.acls.has(&unknown) {
+            return None;
+        }
         let mut found = None;
         let mut unseen = vec![ZnodeId::ROOT];
         while let Some(id) = unseen.pop() {
@@ -229,23 +232,6 @@ impl Tree {
         Ok(())
     }
 
-    /// Deletes the ephemerals of the session `ctx.session`, in the order of their paths, and gives the paths.
-    pub fn close_session_foreign(
-        &mut self,
-        ctx: &Context<'_>,
-        events: &mut Vec<Event>,
-    ) -> Vec<Text> {
-        let owned = self.owned.of_session(ctx.session);
-        let mut owned: Vec<String> = owned.map(|id| ancestry::path(&self.slab, id)).collect();
-        owned.sort_unstable();
-        let owned: Vec<Text> = owned.into_iter().map(Text::from).collect();
-        for path in &owned {
-            // It is there: a session's znodes have none below them.
-            let _ = self.delete_foreign(ctx, path, events);
-        }
-        owned
-    }
-
     /// Of the znodes that another tree has otherwise, the one with the least path, and what of it, in words: each
     /// server is to find the same, and has its own order of children. `/zookeeper` and what is below it is left out:
     /// ZooKeeper cannot keep usage of quotas equal on its own servers.
@@ -302,7 +288,7 @@ impl Tree {
     #[must_use]
     pub fn compute_legacy_digest(&self) -> u64 {
         let (mut path, mut digest) = (String::new(), 0_u64);
-        let mut unseen = vec![ZnodeId::ROOT];
+        let mut unseen = if self.slab.len() > 0 { vec![ZnodeId::ROOT] } else { Vec::new() };
         while let Some(id) = unseen.pop() {
             ancestry::put_path(&self.slab, id, &mut path);
             digest = digest.wrapping_add(digest::legacy(path.as_bytes(), &self.slab[id]));

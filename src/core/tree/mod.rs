@@ -46,6 +46,7 @@ mod distinguished_name;
 mod edit;
 mod foreign;
 mod ip;
+mod leaving;
 mod mode;
 mod multi;
 mod options;
@@ -74,6 +75,7 @@ pub use acl::{Asker, Identity};
 pub use changes::TakeChange;
 pub use changes::record_digest;
 pub use foreign::ForeignCreate;
+pub use leaving::Leaving;
 pub use multi::failure as multi_failure;
 pub use options::{Options, Rules};
 pub use owner::Owner;
@@ -319,7 +321,8 @@ impl Tree {
         let sessions = std::iter::successors(self.owned.next_session(None), |s| {
             self.owned.next_session(Some(*s))
         });
-        sessions.map(|session| (session, self.sorted_paths(self.owned.of_session(session))))
+        let of = |session| self.owned.of_session(session, ZnodeId::MIN);
+        sessions.map(move |session| (session, self.sorted_paths(of(session))))
     }
 
     /// A digest of everything that all servers agree on here.

@@ -92,9 +92,13 @@ impl Owned {
         assert!(known, "a znode is indexed as long as it is there");
     }
 
-    /// Ephemerals of one session, in no useful order.
-    pub(super) fn of_session(&self, session: i64) -> impl Iterator<Item = ZnodeId> + '_ {
-        self.ephemerals.range((session, ZnodeId::MIN)..=(session, ZnodeId::MAX)).map(|(_, id)| *id)
+    /// Ephemerals of one session from this number on, in the order of their numbers.
+    pub(super) fn of_session(
+        &self,
+        session: i64,
+        from: ZnodeId,
+    ) -> impl Iterator<Item = ZnodeId> + '_ {
+        self.ephemerals.range((session, from)..=(session, ZnodeId::MAX)).map(|(_, id)| *id)
     }
 
     /// All ephemerals, by session.

@@ -172,7 +172,7 @@ impl Tree {
         let (mut path, mut owned) = (String::new(), 0);
         // Most have the parent of the one before: its path is put together once.
         let (mut parent, mut front, mut may_match) = (None, 0, false);
-        for id in self.owned.of_session(session) {
+        for id in self.owned.of_session(session, ZnodeId::MIN) {
             owned += 1;
             let znode = &self.slab[id];
             if parent != Some(znode.parent) {
@@ -207,7 +207,7 @@ impl Tree {
     /// How many ephemerals a session owns.
     #[must_use]
     pub fn ephemerals_of(&self, session: i64) -> usize {
-        self.owned.of_session(session).count()
+        self.owned.of_session(session, ZnodeId::MIN).count()
     }
 
     /// Ephemerals, by session: the parent and the name of each. In no useful order.

@@ -19,7 +19,7 @@ use super::path::{self, ZnodePath};
 use super::quota::length;
 use super::slab::{ZNODES_MAX, ZnodeId};
 use super::znode::Meta;
-use super::{Asker, Context, Created, Event, Identity, Life, Tree, ancestry};
+use super::{Asker, Context, Created, Event, Identity, Life, Tree};
 
 impl Tree {
     /// Creates a znode of any kind.
@@ -221,24 +221,6 @@ impl Tree {
         self.check_acl(id, ctx.asker(), perms::READ)?;
         next_version(self.slab[id].meta.version, version)?;
         Ok(())
-    }
-
-    /// Removes every ephemeral of the session `ctx.session`, in the order of their paths, and
-    /// answers the paths.
-    pub fn close_session(&mut self, ctx: &Context<'_>, events: &mut Vec<Event>) -> Vec<Text> {
-        let owned = self.owned.of_session(ctx.session);
-        let mut owned: Vec<(String, ZnodeId)> =
-            owned.map(|id| (ancestry::path(&self.slab, id), id)).collect();
-        owned.sort_unstable();
-        let remove = |(path, id)| {
-            let path = Text::from(path);
-            if mutant!("usage-outlives-session") {
-                self.book_usage(path.as_str(), 1, length(self.slab[id].data()));
-            }
-            self.remove(ctx.zxid, id, &path, events);
-            path
-        };
-        owned.into_iter().map(remove).collect()
     }
 
     /// Whether the ACL would refuse this request, as far as can be told without doing it. Only

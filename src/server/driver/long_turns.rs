@@ -46,6 +46,7 @@ impl LongTurns {
             (_, Some(Dearest { op: Some(op), session, .. })) => {
                 format!("{op:?} of session {session:#x}")
             }
+            (_, Some(Dearest { op: None, .. })) => "a step of the migration".to_owned(),
             _ => "many requests".to_owned(),
         };
         let words =

@@ -49,6 +49,7 @@ pub(super) fn setup(
         computed_passwords: config.computed_session_passwords,
         sasl,
         enforced_schemes: config.sasl.enforced_schemes(),
+        ..Setup::default()
     }
 }
 

@@ -101,7 +101,10 @@ impl Decider {
             }
             Request::Multi(ops) => Ok((kind::MULTI, TxnBody::Multi(self.multi(&ctx, ops)))),
             Request::CloseSession => {
-                let paths = Some(self.tree.close_session(&ctx, events));
+                let before = events.len();
+                self.tree.close_session(&ctx, events);
+                let gone = events[before..].iter().filter(|event| event.life.is_some());
+                let paths = Some(gone.map(|event| event.path.clone()).collect());
                 Ok((kind::CLOSE_SESSION, TxnBody::CloseSession { paths }))
             }
             Request::Reconfig { members, .. } => {

@@ -119,7 +119,7 @@ fn is_deep(create: &Create) -> bool {
 pub struct Dearest {
     /// Estimated nanoseconds of one core.
     pub work_ns: u64,
-    /// Its operation; `None`: it is none of a client's.
+    /// Its operation; `None`: it is a step of a migration.
     pub op: Option<OpCode>,
     /// Its session.
     pub session: i64,

@@ -2,6 +2,7 @@
 
 use raft::eraftpb::{Message, MessageType};
 
+use crate::proto::Request;
 use crate::replica::cluster::{Cluster, create, get};
 use crate::replica::*;
 
@@ -291,4 +292,36 @@ fn a_process_that_stood_still_does_not_take_that_for_its_disk() {
     let leads = &cluster.replicas[&leader];
     assert!(!leads.status().is_disk_hung);
     assert_eq!((cluster.leader(), leads.consensus.term()), (Some(leader), term));
+}
+
+#[test]
+fn a_leader_that_ends_a_long_session_sends_heartbeats_meanwhile() {
+    let mut cluster = Cluster::with(3, Setup { leaving_at_once: 2, ..Setup::default() });
+    let leader = cluster.leader().unwrap();
+    cluster.connect(leader, 7, None);
+    let creates: Vec<_> = (0..20).map(|n| (n, create(&format!("/e{n}"), 1))).collect();
+    cluster.send(leader, 7, &creates);
+    cluster.hold_disk(leader);
+    cluster.send(leader, 7, &[(20, Request::CloseSession)]);
+    let numbers = cluster.held.remove(&leader).unwrap();
+    let mut now_us = cluster.now_us;
+    let replica = cluster.replicas.get_mut(&leader).unwrap();
+    numbers.into_iter().for_each(|number| replica.persisted(number));
+    let (mut beats, mut portions) = (0, 0);
+    while let Some(ready) = replica.ready().unwrap() {
+        if !replica.is_underway() {
+            continue;
+        }
+        portions += 1;
+        let is_beat = |(_, message): &(u64, PeerMessage)| {
+            let PeerMessage::Raft(raft) = message else { return false };
+            raft.get_msg_type() == MessageType::MsgHeartbeat
+        };
+        beats += ready.send.iter().filter(|message| is_beat(message)).count();
+        now_us += TICK_MS * 1000;
+        replica.step(Input::Tick { now_us, wall_ms: 1_000_000 });
+    }
+    assert_eq!(portions, 20, "two at once are looked at, and then removed");
+    // No other server answers it here, so it gives its office up at last.
+    assert!(beats >= 2 * 3, "{beats}: one in two ticks, for each of the others");
 }

@@ -108,6 +108,20 @@ impl Departures {
         self.note_gone(&mut gone, cause, time_ms, tree)
     }
 
+    /// The same of a transaction that is carried out in portions, by one who measures: in how many it is not known
+    /// whether they held the lock.
+    pub(in crate::replica) fn note_portion(
+        &mut self,
+        events: &[Event],
+        cause: Cause,
+        time_ms: i64,
+    ) -> u64 {
+        let mut gone: Vec<Gone<'_>> = events.iter().filter_map(Gone::of).collect();
+        self.note_gone(&mut gone, cause, time_ms, None);
+        let contends = |gone: &&Gone<'_>| Contending::of(gone.name, gone.life.session).is_some();
+        gone.iter().filter(contends).count() as u64
+    }
+
     fn note_gone(
         &mut self,
         gone: &mut [Gone<'_>],
@@ -124,7 +138,11 @@ impl Departures {
                 Some(tree) => self.measure(together, time_ms, tree, &mut stays),
                 None => known.front = None,
             }
-            for gone in together {
+            let forgotten = together.len().saturating_sub(DEPARTURES_MAX);
+            if forgotten > 0 {
+                self.forget(together[0].directory, time_ms);
+            }
+            for gone in &together[forgotten..] {
                 self.add(gone, cause, time_ms);
             }
         }
@@ -196,6 +214,14 @@ impl Departures {
             self.by_directory.insert(directory.to_owned(), Known::default());
         }
         self.by_directory.get_mut(directory).expect("it is there, or was put there")
+    }
+
+    /// So many have left that directory at once that only the last of these are kept.
+    fn forget(&mut self, directory: &str, time_ms: i64) {
+        let Some(known) = self.by_directory.get_mut(directory) else { return };
+        self.total -= known.last.len();
+        known.last.clear();
+        known.forgotten_ms = Some(time_ms);
     }
 
     fn add(&mut self, gone: &Gone<'_>, cause: Cause, time_ms: i64) {

@@ -156,6 +156,18 @@ impl Figures {
         self.counts.lock_stays_unmeasured += stays.unmeasured;
     }
 
+    /// The same of a transaction that is carried out in portions. `is_measured`: this server would measure it.
+    pub(in crate::replica) fn note_portion(
+        &mut self,
+        events: &[Event],
+        cause: Cause,
+        time_ms: i64,
+        is_measured: bool,
+    ) {
+        let unmeasured = self.departures.note_portion(events, cause, time_ms);
+        self.counts.lock_stays_unmeasured += if is_measured { unmeasured } else { 0 };
+    }
+
     /// The state was replaced: departures before this stamp are not known.
     pub(in crate::replica) fn forget_departures(&mut self, since_ms: i64) {
         self.departures = Departures::since(since_ms);

@@ -1,9 +1,11 @@
 //! The machine of one server, and up to where of the log it is.
 //!
-//! *Owns* the machine, index and term of the last entry that is applied, and a received state that waits to take the
-//! machine's place. *Invariants*: both change together; what is handed to the disk is not older than what the disk may
-//! have already, which the log at the start tells. *Never* looks at the consensus.
+//! *Owns* the machine, index and term of the last entry that is applied, the entry of which a part is, and a received
+//! state that waits to take the machine's place. *Invariants*: the first two change together; what is handed to the
+//! disk is not older than what the disk may have already, which the log at the start tells. *Never* looks at the
+//! consensus.
 
+use super::leaving::Underway;
 use super::state::Machine;
 use crate::replica::durable::Mark;
 
@@ -13,6 +15,8 @@ pub(in crate::replica) struct AppliedState {
     machine: Machine,
     /// Index and term of the last entry applied.
     at: (u64, u64),
+    /// The entry behind it, if a part of that is applied.
+    pub(in crate::replica) underway: Option<Underway>,
     /// Last entry that was in the log at the start: before it is applied, the disk may hold a
     /// later state than this one.
     log_end_at_start: u64,
@@ -23,7 +27,8 @@ pub(in crate::replica) struct AppliedState {
 canonical! {
     // Where the log ended at the start only says what may be handed to a disk, which these replicas have none of.
     AppliedState: at; without log_end_at_start;
-    |out, machine, incoming| {
+    |out, machine, underway, incoming| {
+        assert!(underway.is_none(), "an entry of which a part is applied needs a dump of it");
         machine.canonical(out);
         out.value(&incoming.as_ref().map(|(mark, _)| mark));
     }
@@ -32,7 +37,7 @@ canonical! {
 impl AppliedState {
     /// What the disk gave back.
     pub(in crate::replica) fn new(machine: Machine, at: (u64, u64), log_end_at_start: u64) -> Self {
-        Self { machine, at, log_end_at_start, incoming: None }
+        Self { machine, at, underway: None, log_end_at_start, incoming: None }
     }
 
     pub(in crate::replica) fn machine(&self) -> &Machine {
@@ -41,6 +46,11 @@ impl AppliedState {
 
     pub(in crate::replica) fn machine_mut(&mut self) -> &mut Machine {
         &mut self.machine
+    }
+
+    /// Digest of the state behind the last entry applied.
+    pub(in crate::replica) fn digest(&self) -> u128 {
+        self.underway.as_ref().map_or_else(|| self.machine.digest(), |underway| underway.digest)
     }
 
     /// Index and term of the last entry applied.
@@ -64,7 +74,6 @@ impl AppliedState {
     }
 
     /// Whether a received state waits.
-    #[cfg(test)]
     pub(in crate::replica) fn has_received(&self) -> bool {
         self.incoming.is_some()
     }
@@ -86,6 +95,7 @@ impl AppliedState {
             ));
         };
         std::mem::swap(&mut self.machine, &mut machine);
+        self.underway = None;
         self.machine.take_replayed();
         self.machine.mark_all_changed();
         self.machine.keep_all_tombstones(true);

@@ -126,8 +126,10 @@ impl Machine {
             let header =
                 TxnHeader { client_id: session, zxid: self.last_zxid, ..self.now_header() };
             let context = context(&header, self.steady_ms);
-            let owned = self.tree.close_session_foreign(&context, &mut Vec::new());
-            removed.extend(owned.into_iter().map(|path| (session, path)));
+            let mut events = Vec::new();
+            self.tree.close_session_foreign(&context, &mut events);
+            let gone = events.into_iter().filter(|event| event.life.is_some());
+            removed.extend(gone.map(|event| (session, event.path)));
         }
         removed
     }

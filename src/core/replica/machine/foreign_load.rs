@@ -59,7 +59,9 @@ pub(super) struct Loading {
 
 impl Loading {
     pub(super) fn new(options: Options, is_for_comparison: bool) -> Self {
-        let (decoder, load) = (SnapshotDecoder::default(), ForeignLoad::new(options));
+        let (decoder, mut load) = (SnapshotDecoder::default(), ForeignLoad::new(options));
+        // Computed as they come: all at once it takes long.
+        load.tree.keep_legacy_digest();
         Self { decoder, load, is_for_comparison, ended_at: None }
     }
 

@@ -72,7 +72,30 @@ const OP_CUT_OVER: u8 = 9;
 const OP_DONE: u8 = 10;
 const OP_ABORT: u8 = 11;
 
+/// Bytes of other transactions that cost as much as one of a snapshot, which is decoded into znodes.
+const WORK_PER_SNAPSHOT_BYTE: usize = 40;
+/// Least bytes of a znode in a snapshot, about.
+const SNAPSHOT_BYTES_PER_ZNODE: usize = 64;
+
 impl MigrateOp {
+    /// Znodes that it changes, about.
+    #[must_use]
+    pub fn znodes(&self) -> usize {
+        match self {
+            Self::SnapshotPart(bytes) => bytes.len() / SNAPSHOT_BYTES_PER_ZNODE,
+            _ => 0,
+        }
+    }
+
+    /// Bytes of the body of a client's request that cost as much.
+    #[must_use]
+    pub fn work_bytes(&self) -> usize {
+        match self {
+            Self::SnapshotPart(bytes) => bytes.len() * WORK_PER_SNAPSHOT_BYTE,
+            _ => 0,
+        }
+    }
+
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Follow { server_id, quorum, clients } => {

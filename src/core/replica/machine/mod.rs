@@ -8,6 +8,7 @@ mod applied_state;
 mod audit;
 mod foreign;
 mod foreign_load;
+mod leaving;
 pub(in crate::replica) mod members;
 mod migration;
 mod migration_record;
@@ -31,6 +32,7 @@ pub use state::{Machine, STAMP_LEAD_MS_MAX};
 
 pub(in crate::replica) use applied_state::AppliedState;
 pub(in crate::replica) use audit::asked;
+pub(in crate::replica) use leaving::Underway;
 pub(in crate::replica) use rule_flags::xid_of;
 pub(in crate::replica) use sessions::{NO_CONNECTION, Session, Sessions};
 pub(in crate::replica) use state::{Applied, SessionChange, open_entry};

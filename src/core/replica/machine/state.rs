@@ -227,7 +227,7 @@ impl Machine {
 
     /// The zxid of the next transaction in an entry of `term`. The counter 0 is left to the one that
     /// names the first members: the version of theirs is then ZooKeeper's, 0x100000000.
-    fn next_zxid(&self, term: u64, op: &TxnOp) -> i64 {
+    pub(super) fn next_zxid(&self, term: u64, op: &TxnOp) -> i64 {
         let least_counter = i64::from(!matches!(op, TxnOp::Found { opens_term: true, .. }));
         let first_of_term =
             i64::try_from(term << 32).expect("terms stay below 2^23") | least_counter;
@@ -392,7 +392,7 @@ impl Machine {
     }
 
     /// Whether a transaction comes from the connection that has the session.
-    fn check_owner(&self, txn: &Txn) -> Result<(), ErrorCode> {
+    pub(super) fn check_owner(&self, txn: &Txn) -> Result<(), ErrorCode> {
         match self.sessions.find(txn.session) {
             None => Err(ErrorCode::SessionExpired),
             Some(_) if mutant!("moved-session-writes") => Ok(()),

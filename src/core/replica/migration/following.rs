@@ -18,8 +18,9 @@ use crate::replica::request::ConnId;
 use crate::sasl::{CNONCE_BYTES, ClientLogin};
 use crate::tree::acl::Identity;
 
-/// What came from ZooKeeper and is not applied yet: beyond that the shell reads no more.
-const UNLOGGED_BYTES_MAX: usize = 16 << 20;
+/// What came from ZooKeeper and is not applied yet: beyond that the shell reads no more. All of it may go to the log
+/// and to the other servers in one turn.
+const UNLOGGED_BYTES_MAX: usize = 1 << 20;
 /// How long after a link broke the next one is asked for, in microseconds; so much longer with each that failed.
 const AGAIN_US: u64 = 100_000;
 /// After so many it gets no longer.
@@ -410,6 +411,7 @@ impl Following {
 
     /// A step for the log.
     pub(in crate::replica) fn push(&mut self, step: &MigrateOp) {
+        self.batch.weigh(step.znodes());
         self.push_txn(Origin::default(), 0, 0, &[], &TxnOp::Migrate(step.clone()));
     }
 

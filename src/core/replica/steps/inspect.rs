@@ -64,7 +64,7 @@ impl Replica {
             auth_failed: figures.auth_failed,
             events_fired: figures.events_fired,
             watch_bytes: figures.watch_bytes,
-            digest: self.state.machine().digest(),
+            digest: self.state.digest(),
             changes_waiting: self.state.machine().changes_waiting(),
             leader: self.known_leader(),
             election_count: self.consensus.elections(),

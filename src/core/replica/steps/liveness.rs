@@ -10,7 +10,7 @@ use crate::replica::sessions::{Ping, Reported};
 
 impl Replica {
     /// A session's client was heard from.
-    pub(super) fn touch(&mut self, session: i64) {
+    pub(in crate::replica) fn touch(&mut self, session: i64) {
         let leads = self.leadership.leads().is_some();
         // A leader too: another one may lead by now, and this one learn of it only after it has answered.
         // Sessions that only read concern no other server.

@@ -289,7 +289,6 @@ impl Replica {
     /// Time has passed.
     pub(in crate::replica) fn mind_migration(&mut self) {
         let (now_us, applied) = (self.clocks.now_us(), self.state.at().0);
-        self.following.applied(applied);
         let Some(migration) = self.leads_migration() else { return };
         let (phase, wants_link) = (migration.phase, migration.wants_link());
         if let Some(Err(ended)) = self.following.learner().map(|learner| learner.tick(now_us)) {

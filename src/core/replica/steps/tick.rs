@@ -13,7 +13,9 @@ impl Replica {
         self.sessions.tick(now_us);
         self.mind_doubts();
         self.clients.give_up_members();
-        self.clients.begin_turn(self.state.machine());
+        if !self.is_underway() {
+            self.clients.begin_turn(self.state.machine());
+        }
         self.consensus.await_answers(now_us);
         if is_late {
             self.consensus.was_late();

@@ -220,3 +220,46 @@ fn what_is_committed_at_once_is_applied_in_portions() {
     assert_eq!(portions.iter().sum::<u64>(), count as u64);
     assert!(portions.iter().all(|portion| *portion <= 4_000), "{portions:?}");
 }
+
+#[test]
+fn no_client_sees_or_hears_of_a_session_that_has_ended_in_part() {
+    const LEFT: i32 = 25;
+    let mut rig = Rig::with(Setup { leaving_at_once: 10, durable: true, ..Setup::default() });
+    rig.connect(BUSY, 0, &[]);
+    rig.connect(OTHER, 0, &[]);
+    let creates: Vec<_> = (0..LEFT).map(|n| (n, create(&format!("/e{n}"), 1))).collect();
+    rig.send(BUSY, &creates);
+    rig.send(OTHER, &[(1, get("/e9", true)), (2, get("/e24", true))]);
+    rig.replies(OTHER);
+    while rig.replica.drain_changes(100) != Drained::Nothing {}
+    let digest = rig.replica.status().digest;
+    rig.step(BUSY, &[(LEFT, Request::CloseSession)]);
+    let mut portions = 0;
+    while let Some(ready) = rig.replica.ready().unwrap() {
+        if let Some(append) = ready.append {
+            rig.replica.persisted(append.number);
+        }
+        if !rig.replica.is_underway() {
+            let others = ready.client.into_iter().filter(|outgoing| outgoing.conn == OTHER);
+            rig.seen.entry(OTHER).or_default().0.extend(others.flat_map(frames));
+            continue;
+        }
+        portions += 1;
+        assert!(portions == 1 || ready.client.is_empty(), "an event of a part");
+        rig.step(OTHER, &[(10 + portions, get("/e24", false))]);
+        rig.replica.step(Input::Inspect { token: 1, what: Inspect::Digests });
+        assert_eq!(rig.replica.drain_changes(100), Drained::Nothing);
+        assert_eq!(rig.replica.status().digest, digest);
+    }
+    assert_eq!(portions, 6, "three to look at them, and three to remove them");
+    let no_node = ErrorCode::NoNode as i32;
+    let answers = (1..=portions).map(|n| (10 + n, no_node));
+    let expected: Vec<_> = [(-1, 0), (-1, 0)].into_iter().chain(answers).collect();
+    assert_eq!(rig.replies(OTHER), expected, "the events first");
+    assert_ne!(rig.replica.drain_changes(100), Drained::Nothing);
+}
+
+fn frames(outgoing: Outgoing) -> Vec<Bytes> {
+    let mut bytes = BytesMut::from(&outgoing.frames[..]);
+    std::iter::from_fn(|| frame::next(&mut bytes, usize::MAX).unwrap()).collect()
+}

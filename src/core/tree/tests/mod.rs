@@ -22,7 +22,9 @@ use crate::proto::{Acl, ErrorCode, MultiOp, MultiResult, Stat, Text};
 use super::slab::ZnodeId;
 use super::table::PathTable;
 use super::znode::Totals;
-use super::{Context, Created, Event, Identity, Options, Rules, Tree, ancestry, digest, path};
+use super::{
+    Context, Created, Event, Identity, Leaving, Options, Rules, Tree, ancestry, digest, path,
+};
 
 /// A tree, and somebody who talks to it. Each write has the next zxid, at 1000 ms times the zxid.
 struct Fixture {
@@ -92,6 +94,16 @@ impl Fixture {
 
     fn multi(&mut self, ops: &[MultiOp]) -> Result<Vec<MultiResult>, Vec<MultiResult>> {
         self.write(|tree, ctx, events| tree.multi(ctx, ops, events))
+    }
+
+    /// Ends the session; so many of its ephemerals go at once.
+    fn close_in_portions(&mut self, znodes: usize) {
+        self.write(|tree, ctx, events| {
+            let mut leaving = Leaving::of(ctx.session, false);
+            while !tree.let_leave(ctx, &mut leaving, znodes, events) {
+                assert_consistent(tree);
+            }
+        });
     }
 
     fn stat(&self, path: &str) -> Stat {

@@ -4,26 +4,27 @@
 //! queued before any reply that could show the change. *Never* changes the machine.
 
 use super::Clients;
-use crate::proto::EventType;
 use crate::proto::acl::perms;
+use crate::proto::{EventType, OpCode};
 use crate::replica::clients::turn::txn_work;
 use crate::replica::inspect::Measure;
 use crate::replica::machine::{Applied, Machine};
 use crate::tree::acl::allows;
 
 impl Clients {
-    /// Tells those that watch, and counts what a transaction with a body of so many bytes was worth.
+    /// Tells those that watch, and counts what a transaction of this session was worth whose body costs as much as so
+    /// many bytes. `op`: `None`, if it is none of a client's.
     pub(in crate::replica) fn notify(
         &mut self,
         machine: &Machine,
         applied: &Applied,
-        (session, bytes): (i64, usize),
+        (op, session, bytes): (Option<OpCode>, i64, usize),
     ) {
         let before = self.figures.events_fired.iter().sum::<u64>();
         self.notify_watchers(machine, applied);
         let told = self.figures.events_fired.iter().sum::<u64>() - before;
         let work = txn_work(bytes, applied.events.len(), told);
-        self.turn.note(work, Some(applied.op), session);
+        self.turn.note(work, op, session);
         let conn = self.by_session.get(&session).copied();
         if let Some(conn) = conn {
             self.load(conn, work);

@@ -103,16 +103,10 @@ impl Machine {
 
     /// Applies a transaction of ZooKeeper that its leader has announced as committed.
     pub(super) fn follow(&mut self, txn: &Txn, foreign: &ForeignTxn) -> Applied {
-        let op = op_of(foreign.header.kind);
+        let (op, zxid) = (op_of(foreign.header.kind), foreign.header.zxid);
         let mut applied = Applied::new(self.last_zxid, op, Err(ErrorCode::SessionMoved));
-        let Some(migration) = &mut self.migration else { return applied };
-        let zxid = foreign.header.zxid;
-        let is_next = migration.follows() && migration.wants_link();
-        let is_replacing = self.loading.as_ref().is_some_and(|loading| !loading.is_for_comparison);
-        if !is_next || is_replacing || !migration.has_copy() || zxid <= migration.foreign_zxid {
-            // A leader has proposed it that was none any more when it was committed.
-            return applied;
-        }
+        let follows = self.follows_from(zxid);
+        let Some(migration) = self.migration.as_mut().filter(|_| follows) else { return applied };
         migration.foreign_zxid = zxid;
         let (is_whole, server_id) = (migration.is_whole, migration.server_id);
         if let TxnBody::CreateSession { .. } = foreign.body
@@ -142,6 +136,15 @@ impl Machine {
             self.sessions.leave(foreign.header.client_id, (txn.origin.server, txn.origin.conn));
         }
         applied
+    }
+
+    /// Whether a transaction of ZooKeeper with this zxid is the next one. If it is not, a leader has proposed it that
+    /// was none any more when it was committed.
+    pub(super) fn follows_from(&self, zxid: i64) -> bool {
+        let Some(migration) = self.migration() else { return false };
+        let is_replacing = self.loading.as_ref().is_some_and(|loading| !loading.is_for_comparison);
+        let follows = migration.follows() && migration.wants_link() && migration.has_copy();
+        follows && !is_replacing && zxid > migration.foreign_zxid
     }
 
     /// Compares the state with what ZooKeeper says of its own behind the same transaction.
@@ -375,7 +378,6 @@ impl Machine {
         let (tree, sessions) = load.complete()?;
         self.replace(tree, sessions);
         self.last_zxid = zxid;
-        self.tree.keep_legacy_digest();
         // By the steady clock, its znodes are as old as their stamps say.
         self.steady_ms = self.steady_ms.max(steady_without_one(self.last_time_ms));
         if let Some(migration) = &mut self.migration {

@@ -97,9 +97,7 @@ impl Machine {
     }
 
     fn remove_ephemerals(&mut self, session: i64, term: u64) {
-        self.change(session, term, |tree, context| {
-            tree.close_session(context, &mut Vec::new());
-        });
+        self.change(session, term, |tree, context| tree.close_session(context, &mut Vec::new()));
     }
 
     fn forget_members(&mut self, term: u64) {
