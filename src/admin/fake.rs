@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{
     BackupStream, Certificates, ClientAddress, Counters, Counts, DiskFigures, Facts, LastBackup,
     LastImage, LeaderChange, LinkCounters, Measured, NoBackup, Pending, Quantity, ResponseSizes,
-    SnapshotStream, Source, Tally,
+    SnapshotStream, Source, Tally, ZooKeeperWords,
 };
 use crate::backup::Selection;
 use crate::locks::{Local, Scope, Snapshot};
@@ -270,7 +270,7 @@ impl Source for Fake {
         Box::pin(async { Some(Err("it belongs to an ensemble".to_owned())) })
     }
 
-    fn migrate(&self, order: MigrateOrder, _admins: Vec<String>) -> Pending<'_, Option<Report>> {
+    fn migrate(&self, order: MigrateOrder, _words: ZooKeeperWords) -> Pending<'_, Option<Report>> {
         self.asked.lock().unwrap().push(format!("migrate {order:?}"));
         Box::pin(async { Some(Report::Migrated(Ok(String::new()))) })
     }

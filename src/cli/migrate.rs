@@ -19,7 +19,7 @@ use super::credential::Credential;
 use super::exit::{EXIT_NOT_NOW, EXIT_UNAVAILABLE};
 use super::flags::{Access, AdminFlags, OutputFlag};
 use super::output::{Failure, Said, shown};
-use crate::config::Membership;
+use crate::config::{HostPort, Membership};
 use crate::proto::request::Request;
 use crate::proto::{Response, Text};
 use crate::tree::path::CONFIG;
@@ -46,6 +46,8 @@ pub(crate) enum MigrateCommand {
     Cutover(CutoverFlags),
     /// Stop following and forget the copy; before that, clients go back to ZooKeeper
     Abort(StatusFlags),
+    /// End the watch over a ZooKeeper that is stopped for good, after the cutover
+    Finish(FinishFlags),
 }
 
 /// Flags of `lockkeeper migrate follow`.
@@ -84,14 +86,48 @@ pub(crate) struct StatusFlags {
 /// Flags of `lockkeeper migrate cutover`.
 #[derive(Debug, Args)]
 pub(crate) struct CutoverFlags {
-    /// ZooKeeper's AdminServers, which are to say that no client is connected [default: port 8080 of each server, where
-    /// one answers]
+    /// ZooKeeper's AdminServers, which are to say at which ports clients may be, and that none is connected [default:
+    /// port 8080 of each server, where one answers]
     #[arg(long, value_name = "HOST:PORT,...")]
     zookeeper_admin: Option<String>,
+    /// All ports at which a machine of ZooKeeper takes clients, secure ones too, where no AdminServer says them
+    #[arg(long, value_name = "HOST=PORT,...", value_parser = host_ports)]
+    ports: Vec<HostPorts>,
+    /// Machines of ZooKeeper whose ports are closed by a firewall that drops: silence is no other sign of that
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
+    silent: Vec<String>,
+    /// Servers of this ensemble that are away and may be: it has fewer to lose
+    #[arg(long, value_name = "ID,...", value_delimiter = ',')]
+    with_down: Vec<u8>,
     #[command(flatten)]
     admin: AdminFlags,
     #[command(flatten)]
     output: OutputFlag,
+}
+
+/// Flags of `lockkeeper migrate finish`.
+#[derive(Debug, Args)]
+pub(crate) struct FinishFlags {
+    /// Machines of ZooKeeper that are gone: silence is no other sign of that
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
+    silent: Vec<String>,
+    #[command(flatten)]
+    admin: AdminFlags,
+    #[command(flatten)]
+    output: OutputFlag,
+}
+
+/// Ports of one machine, each as `host:port`.
+#[derive(Clone, Debug)]
+pub(crate) struct HostPorts(Vec<String>);
+
+fn host_ports(text: &str) -> Result<HostPorts, String> {
+    let (host, ports) = text.split_once('=').ok_or("a host, `=`, and its ports")?;
+    let port = |port: &str| -> Result<String, String> {
+        let number = port.trim().parse().map_err(|_| format!("{port:?} is no port"))?;
+        Ok(HostPort::new(host.trim(), number)?.to_string())
+    };
+    ports.split(',').map(port).collect::<Result<_, _>>().map(HostPorts)
 }
 
 /// Runs the command.
@@ -101,6 +137,7 @@ pub(super) fn run(command: &MigrateCommand) -> ExitCode {
         MigrateCommand::Status(flags) => (status(&flags.admin), flags.output),
         MigrateCommand::Cutover(flags) => (cutover(flags), flags.output),
         MigrateCommand::Abort(flags) => (abort(flags), flags.output),
+        MigrateCommand::Finish(flags) => (finish(flags), flags.output),
     };
     shown(done, output.output, false)
 }
@@ -191,12 +228,26 @@ fn status(admin: &AdminFlags) -> Result<Said, Failure> {
 
 fn cutover(flags: &CutoverFlags) -> Result<Said, Failure> {
     let admins = flags.zookeeper_admin.clone().unwrap_or_default();
-    let json = post(&flags.admin, &format!("/migration/cutover?admin={admins}"))?;
+    let ports: Vec<&str> = flags.ports.iter().flat_map(|of| &of.0).map(String::as_str).collect();
+    let (ports, silent) = (ports.join(","), flags.silent.join(","));
+    let down: Vec<String> = flags.with_down.iter().map(u8::to_string).collect();
+    let down = down.join(",");
+    let target =
+        format!("/migration/cutover?admin={admins}&ports={ports}&silent={silent}&with_down={down}");
+    let json = post(&flags.admin, &target)?;
     let zxid = json["zxid"].as_str().unwrap_or("unknown");
     let text = format!(
-        "this ensemble has taken over at zxid {zxid}; stop ZooKeeper now, until `lockkeeper migrate status` says done\n"
+        "this ensemble has taken over at zxid {zxid}; stop ZooKeeper now, keep it from starting again, and then: \
+         lockkeeper migrate finish\n"
     );
     Ok(Said { text, json })
+}
+
+fn finish(flags: &FinishFlags) -> Result<Said, Failure> {
+    let target = format!("/migration/finish?silent={}", flags.silent.join(","));
+    let json = post(&flags.admin, &target)?;
+    let text = "the migration is over: ZooKeeper is not watched any more\n";
+    Ok(Said { text: text.to_owned(), json })
 }
 
 fn abort(flags: &StatusFlags) -> Result<Said, Failure> {
@@ -265,6 +316,10 @@ fn text(json: &Value) -> String {
     };
     let words = |key: &str| json[key].as_str().unwrap_or_default().to_owned();
     line("why", words("why"));
+    if let Some(znodes) = json["copied_znodes"].as_u64() {
+        let mib = json["copied_bytes"].as_u64().unwrap_or(0) >> 20;
+        line("copy", format!("{znodes} znodes have come so far ({mib} MiB)"));
+    }
     if state != "none" {
         line("zxid", words("zxid"));
         line(

@@ -350,8 +350,13 @@ async def whole_way(run):
         line = await migration.abort()
         assert line, "`migrate abort` behind the cutover is to be refused"
         print(f"           abort: {line}")
+    if real:
+        line = await migration.finish()
+        assert line and "runs at" in line, f"`migrate finish` is to be refused while ZooKeeper runs, and says {line}"
     for at in range(3) if real else ():
         await asyncio.to_thread(theirs.stop, at)
+    line = await migration.finish()
+    assert line is None, f"`migrate finish` says {line}"
     status = await migration.wait_for("done")
     assert not real or status["compared"] > 0 or not run.has_digests, f"no digest was compared: {status}"
     if real:

@@ -200,6 +200,9 @@ class NoMigration:
         await asyncio.sleep(0.1)
         self.state = "done"
 
+    async def finish(self):
+        return None
+
     async def abort(self):
         if self.state == "done":
             return "it is done"
@@ -220,7 +223,8 @@ class Migration:
     def commands(self):
         listed = ",".join(f"127.0.0.1:{port}" for port in self.theirs.ports)
         quorum = ",".join(f"127.0.0.1:{port}" for port in self.theirs.quorum)
-        return {"follow": ["--from", listed, "--quorum", quorum], "status": ["-o", "json"], "cutover": [], "abort": []}
+        return {"follow": ["--from", listed, "--quorum", quorum], "status": ["-o", "json"],
+                "cutover": ["--ports", f"127.0.0.1={','.join(map(str, self.theirs.ports))}"], "abort": [], "finish": []}
 
     async def run(self, name, seconds=120, more=()):
         """The exit code, standard output, standard error."""
@@ -266,6 +270,13 @@ class Migration:
         if code == 0:
             return None
         return one_line("cutover", out + errors)
+
+    async def finish(self):
+        """None when it is done, or the line that says why it is not."""
+        code, out, errors = await self.run("finish")
+        if code == 0:
+            return None
+        return one_line("finish", out + errors)
 
     def figures(self):
         """Of the live migration, as the server that leads tells them to a collector of metrics."""

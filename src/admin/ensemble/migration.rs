@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::admin::Source;
 use crate::admin::http::{Answer, Question, told};
+use crate::admin::source::ZooKeeperWords;
 use crate::replica::inspect::{Inspect, MIGRATION_UNKNOWN, MigrationReport, Report};
 use crate::replica::{MigrateOrder, Phase};
 
@@ -22,6 +23,8 @@ pub(super) enum Migrate {
     CutOver,
     /// To give up.
     Abort,
+    /// To watch ZooKeeper no more.
+    Finish,
 }
 
 /// A live migration: what it has come to, or a step of it.
@@ -61,9 +64,16 @@ async fn carry_out(asked: &Question<'_>, what: Migrate) -> Result<Value, (Status
         }
         Migrate::CutOver => MigrateOrder::CutOver,
         Migrate::Abort => MigrateOrder::Abort,
+        Migrate::Finish => MigrateOrder::Done,
+    };
+    let words = ZooKeeperWords {
+        admins: list("admin"),
+        ports: list("ports"),
+        silent: list("silent"),
+        down: list("with_down").iter().filter_map(|id| id.parse().ok()).collect(),
     };
     let stopping = || (StatusCode::SERVICE_UNAVAILABLE, "this server is stopping".to_owned());
-    let Some(Report::Migrated(done)) = source.migrate(order, list("admin")).await else {
+    let Some(Report::Migrated(done)) = source.migrate(order, words).await else {
         return Err(stopping());
     };
     match done {
@@ -104,6 +114,8 @@ fn shown(report: &MigrationReport) -> Value {
         "zookeeper_epoch": report.epoch,
         "compared": report.compared,
         "compared_zxid": format!("{:#x}", report.compared_zxid),
+        "copied_znodes": report.copied.map(|(znodes, _)| znodes),
+        "copied_bytes": report.copied.map(|(_, bytes)| bytes),
         "sessions": report.sessions,
         "sessions_elsewhere": report.sessions_elsewhere,
         "leads": own,

@@ -38,4 +38,7 @@ pub(super) const ROUTES: &[Route] = &[
         Box::pin(migration::answer(asked, Migrate::CutOver))
     }),
     Route::changes("/migration/abort", |asked| Box::pin(migration::answer(asked, Migrate::Abort))),
+    Route::changes("/migration/finish", |asked| {
+        Box::pin(migration::answer(asked, Migrate::Finish))
+    }),
 ];

@@ -24,6 +24,19 @@ use crate::replica::{Inspect, MigrateOrder, Report, Status};
 /// An answer on its way.
 pub(crate) type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// What an operator says of ZooKeeper's machines, before a cutover and before the end of a live migration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZooKeeperWords {
+    /// AdminServers, `host:port`: each has to answer.
+    pub admins: Vec<String>,
+    /// All ports for clients of the machines that are named here, `host:port`.
+    pub ports: Vec<String>,
+    /// Machines behind a firewall that drops, or gone: where one is silent, nothing listens.
+    pub silent: Vec<String>,
+    /// Servers of this ensemble that may be away.
+    pub down: Vec<u8>,
+}
+
 /// The server, as this module sees it.
 pub trait Source: Send + Sync + 'static {
     /// Facts that do not change while the server runs.
@@ -70,8 +83,8 @@ pub trait Source: Send + Sync + 'static {
     /// for up to a minute.
     fn bootstrap(&self, without: Vec<u8>) -> Pending<'_, Option<Result<u128, String>>>;
 
-    /// Has the replica do something of a live migration. `admins`: for a cutover, ZooKeeper's AdminServers.
-    fn migrate(&self, order: MigrateOrder, admins: Vec<String>) -> Pending<'_, Option<Report>>;
+    /// Has the replica do something of a live migration, where `words` say what ZooKeeper's machines do not.
+    fn migrate(&self, order: MigrateOrder, words: ZooKeeperWords) -> Pending<'_, Option<Report>>;
 
     /// Begins a backup of this part of the state: of all that was acknowledged before.
     fn backup(&self, selection: Selection) -> Pending<'_, Result<BackupStream, NoBackup>>;

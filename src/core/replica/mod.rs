@@ -70,7 +70,7 @@ pub use machine::{
     version as txn_version,
 };
 pub use messages::{Member, PeerMessage, peer, peer_codec};
-pub use migration::{LinkInput, MigrateOrder, ZooKeeperWork};
+pub use migration::{LinkInput, MigrateOrder, ZooKeeperHost, ZooKeeperWork};
 pub use ready::{Answered, AnsweredList, Fetch, Outgoing, Ready, SendImage, TurnedAway, WhyAway};
 pub use records::{Record, Records};
 pub use setup::{Restored, Setup};

@@ -330,9 +330,9 @@ impl Driver {
                 }
             }
             Message::Bootstrap { answer, .. } => tell(answer, Err(PAST_FOUNDING.to_owned())),
-            Message::Migrate { order, admins, answer } => {
+            Message::Migrate { order, words, answer } => {
                 let asked = (self.state.inspections.number(), answer);
-                if let Some(input) = self.zookeeper.order(order, admins, asked, &self.replica) {
+                if let Some(input) = self.zookeeper.order(order, words, asked, &self.replica) {
                     self.replica.step(input);
                 }
             }
@@ -389,7 +389,7 @@ impl Driver {
             }
         }
         if !ready.zookeeper.is_empty() {
-            self.zookeeper.act(ready.zookeeper, &self.replica);
+            self.zookeeper.act(ready.zookeeper);
         }
         if let Some(links) = &mut self.links
             && let Some(members) = ready.members

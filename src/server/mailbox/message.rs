@@ -3,6 +3,7 @@
 //! *Owns* [`Message`], which every thread and task of a server may send, and the events in it. *Never* holds anything
 //! that only the driver may touch: a sender needs to know nothing of the loop.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,6 +11,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::line::Line;
 use super::wire::Wire;
+use crate::admin::ZooKeeperWords;
 use crate::peer_auth::Seal;
 use crate::replica::founding::{Introduction, Port};
 use crate::replica::{ConnId, Input, Inspect, LinkInput, MigrateOrder, PeerMessage, Report};
@@ -50,8 +52,8 @@ pub(in crate::server) enum Message {
     Migrate {
         /// What.
         order: MigrateOrder,
-        /// For a cutover: ZooKeeper's AdminServers, `host:port`.
-        admins: Vec<String>,
+        /// What the operator says of ZooKeeper's machines.
+        words: ZooKeeperWords,
         /// Where the answer goes.
         answer: oneshot::Sender<Report>,
     },
@@ -148,6 +150,17 @@ pub(in crate::server) enum LinkEvent {
     },
 }
 
+/// Where clients do not reach ZooKeeper, as a look has found: it is looked at again before a cutover.
+#[derive(Debug, Default)]
+pub(in crate::server) struct Looked {
+    /// Each port with its machine.
+    pub ports: BTreeSet<(String, u16)>,
+    /// AdminServers that have answered.
+    pub admins: Vec<String>,
+    /// See [`ZooKeeperWords::silent`].
+    pub silent: Vec<String>,
+}
+
 /// What the tasks of a live migration tell.
 #[derive(Debug)]
 pub(in crate::server) enum ZooKeeperEvent {
@@ -158,12 +171,14 @@ pub(in crate::server) enum ZooKeeperEvent {
         /// What.
         input: LinkInput,
     },
-    /// The look before a cutover has ended.
+    /// The look before an order has ended.
     Looked {
-        /// The order that it is for.
+        /// The order.
+        order: MigrateOrder,
+        /// Its number.
         token: u64,
-        /// Whether all ports are closed.
-        closed: Result<(), String>,
+        /// What is to be looked at again, or what stands against it.
+        found: Result<Looked, String>,
     },
     /// The look while requests are held has ended.
     LookedAgain {
@@ -172,8 +187,6 @@ pub(in crate::server) enum ZooKeeperEvent {
         /// Whether all ports are closed.
         closed: Result<(), String>,
     },
-    /// A majority of ZooKeeper's servers is stopped.
-    Stopped,
 }
 
 /// Reason for which a server takes no word about the founding of an ensemble.

@@ -15,7 +15,8 @@ mod wire;
 
 pub(in crate::server) use line::{IoThreadOf, Line};
 pub(in crate::server) use message::{
-    Bootstrapped, LinkEvent, Message, PAST_FOUNDING, WantedImage, ZooKeeperEvent, inspect, tell,
+    Bootstrapped, LinkEvent, Looked, Message, PAST_FOUNDING, WantedImage, ZooKeeperEvent, inspect,
+    tell,
 };
 pub(in crate::server) use outbox::{Debt, Debts, End, Outbox, Pushed};
 pub(in crate::server) use queue::Queue;

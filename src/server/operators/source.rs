@@ -14,6 +14,7 @@ use super::shared::Shared;
 use super::zookeeper_snapshot;
 use crate::admin::{
     BackupStream, Counters, Facts, LeaderChange, NoBackup, Pending, SnapshotStream, Source,
+    ZooKeeperWords,
 };
 use crate::backup::Selection;
 use crate::locks::{Local, Scope};
@@ -122,10 +123,10 @@ impl Source for Shared {
         })
     }
 
-    fn migrate(&self, order: MigrateOrder, admins: Vec<String>) -> Pending<'_, Option<Report>> {
+    fn migrate(&self, order: MigrateOrder, words: ZooKeeperWords) -> Pending<'_, Option<Report>> {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
-            self.driver.send(Message::Migrate { order, admins, answer }).await.ok()?;
+            self.driver.send(Message::Migrate { order, words, answer }).await.ok()?;
             match timeout(MIGRATE_MAX, answered).await {
                 Ok(answered) => answered.ok(),
                 Err(_) => Some(Report::Migrated(Err(format!(

@@ -2,7 +2,8 @@
 //!
 //! *Owns* the task of the link and those of the looks, and who ordered a cutover. *Invariants*: there is one link at a
 //! time, and what an earlier one still says is not taken for what the present one says; a cutover reaches the replica
-//! only behind a look that found every port closed. *Never* knows what the bytes mean.
+//! only behind a look that found every port closed, and the end only behind one that found a majority stopped.
+//! *Never* knows what the bytes mean.
 
 mod access;
 mod link;
@@ -10,22 +11,19 @@ mod look;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
 pub(in crate::server) use access::Access;
 use link::{send, tell};
-use look::{CONNECT_HELD_MAX, CONNECT_MAX, is_refused, look};
+use look::{look, look_for_stopped, look_while_held};
 
-use crate::replica::{Input, LinkInput, MigrateOrder, Replica, Report, ZooKeeperWork};
-use crate::server::clock::Periodic;
-use crate::server::mailbox::{Message, ZooKeeperEvent};
+use crate::admin::ZooKeeperWords;
+use crate::replica::inspect::PeerStatus;
+use crate::replica::{Input, LinkInput, MigrateOrder, Replica, Report, Status, ZooKeeperWork};
+use crate::server::mailbox::{Looked, Message, ZooKeeperEvent};
 use crate::supervision::{Task, TaskSet};
-
-/// Time between two looks whether ZooKeeper is stopped.
-const STOPPED_INTERVAL: Duration = Duration::from_secs(2);
 
 /// See the module.
 #[derive(Debug)]
@@ -37,10 +35,9 @@ pub(super) struct ZooKeeper {
     /// Number of the present link.
     number: u64,
     room: watch::Sender<bool>,
-    /// AdminServers that the operator has named for the cutover.
-    admins: Vec<String>,
+    /// What is looked at again before the entry of the cutover.
+    looked: Arc<Looked>,
     orders: HashMap<u64, oneshot::Sender<Report>>,
-    looked: Periodic,
 }
 
 #[derive(Debug)]
@@ -59,14 +56,13 @@ impl ZooKeeper {
             link: None,
             number: 0,
             room: watch::Sender::new(true),
-            admins: Vec::new(),
+            looked: Arc::default(),
             orders: HashMap::new(),
-            looked: Periodic::default(),
         }
     }
 
     /// Does what the replica wants.
-    pub(super) fn act(&mut self, work: ZooKeeperWork, replica: &Replica) {
+    pub(super) fn act(&mut self, work: ZooKeeperWork) {
         for words in &work.news {
             tracing::info!("migration: {words}");
         }
@@ -95,10 +91,9 @@ impl ZooKeeper {
             let _ = link.bytes.send(work.bytes);
         }
         if let Some(attempt) = work.look {
-            let (ports, admins) = (replica.zookeeper_clients(), self.admins.clone());
-            let driver = self.driver.clone();
+            let (looked, driver) = (Arc::clone(&self.looked), self.driver.clone());
             self.tasks.spawn(Task::ZooKeeper, async move {
-                let closed = look(&ports, &admins, CONNECT_HELD_MAX).await;
+                let closed = look_while_held(&looked).await;
                 send(&driver, ZooKeeperEvent::LookedAgain { attempt, closed }).await;
             });
         }
@@ -122,10 +117,11 @@ impl ZooKeeper {
                 Some(Input::ZooKeeper(input))
             }
             ZooKeeperEvent::Link { .. } => None,
-            ZooKeeperEvent::Looked { token, closed: Ok(()) } => {
-                Some(Input::Migrate { token, order: MigrateOrder::CutOver })
+            ZooKeeperEvent::Looked { order, token, found: Ok(looked) } => {
+                self.looked = Arc::new(looked);
+                Some(Input::Migrate { token, order })
             }
-            ZooKeeperEvent::Looked { token, closed: Err(why) } => {
+            ZooKeeperEvent::Looked { token, found: Err(why), .. } => {
                 let words = format!("nothing was changed: {why}");
                 self.answered(token, Report::Migrated(Err(words)));
                 None
@@ -133,29 +129,45 @@ impl ZooKeeper {
             ZooKeeperEvent::LookedAgain { attempt, closed } => {
                 Some(Input::ZooKeeperClosed { attempt, closed })
             }
-            ZooKeeperEvent::Stopped => Some(Input::Migrate { token: 0, order: MigrateOrder::Done }),
         }
     }
 
-    /// An operator wants something. `Some`: it is for the replica, with this number.
+    /// An operator wants something, and says that of ZooKeeper's machines. `Some`: it is for the replica, with this
+    /// number.
     pub(super) fn order(
         &mut self,
         order: MigrateOrder,
-        admins: Vec<String>,
+        words: ZooKeeperWords,
         (token, answer): (u64, oneshot::Sender<Report>),
         replica: &Replica,
     ) -> Option<Input> {
         self.orders.insert(token, answer);
-        if order != MigrateOrder::CutOver {
-            return Some(Input::Migrate { token, order });
+        let driver = self.driver.clone();
+        match order {
+            MigrateOrder::CutOver => {
+                if let Some(why) = missing(&replica.status(), &words) {
+                    let words = format!("nothing was changed: {why}");
+                    self.answered(token, Report::Migrated(Err(words)));
+                    return None;
+                }
+                let hosts = replica.zookeeper_hosts();
+                self.tasks.spawn(Task::ZooKeeper, async move {
+                    let found = look(&hosts, &words).await;
+                    send(&driver, ZooKeeperEvent::Looked { order, token, found }).await;
+                });
+            }
+            MigrateOrder::Done => {
+                let voters = replica.zookeeper_voters();
+                self.tasks.spawn(Task::ZooKeeper, async move {
+                    let found = look_for_stopped(&voters, &words).await;
+                    let found = found.map(|()| Looked::default());
+                    send(&driver, ZooKeeperEvent::Looked { order, token, found }).await;
+                });
+            }
+            MigrateOrder::Follow { .. } | MigrateOrder::Abort => {
+                return Some(Input::Migrate { token, order });
+            }
         }
-        let ports = replica.zookeeper_clients();
-        self.admins = admins;
-        let (driver, admins) = (self.driver.clone(), self.admins.clone());
-        self.tasks.spawn(Task::ZooKeeper, async move {
-            let closed = look(&ports, &admins, CONNECT_MAX).await;
-            send(&driver, ZooKeeperEvent::Looked { token, closed }).await;
-        });
         None
     }
 
@@ -171,22 +183,21 @@ impl ZooKeeper {
     pub(super) fn turned(&mut self, replica: &Replica) {
         let has_room = replica.takes_from_zookeeper();
         self.room.send_if_modified(|known| std::mem::replace(known, has_room) != has_room);
-        if replica.watches_zookeeper() && self.looked.is_due(STOPPED_INTERVAL, Instant::now()) {
-            let (voters, driver) = (replica.zookeeper_voters(), self.driver.clone());
-            self.tasks.spawn(Task::ZooKeeper, async move {
-                let mut stopped = 0;
-                for ports in &voters {
-                    let mut is_open = false;
-                    // One that does not answer may be behind a firewall.
-                    for port in ports {
-                        is_open |= !is_refused(port).await;
-                    }
-                    stopped += usize::from(!is_open);
-                }
-                if stopped > voters.len() / 2 {
-                    send(&driver, ZooKeeperEvent::Stopped).await;
-                }
-            });
-        }
     }
+}
+
+/// That servers of this ensemble are away, of which the operator says nothing; `None`, if there are none, or where
+/// another one leads.
+fn missing(status: &Status, words: &ZooKeeperWords) -> Option<String> {
+    status.leading_ms?;
+    let is_missing = |peer: &&PeerStatus| !peer.is_connected && !words.down.contains(&peer.server);
+    let away: Vec<String> =
+        status.peers.iter().filter(is_missing).map(|peer| peer.server.to_string()).collect();
+    let away = away.join(",");
+    (!away.is_empty()).then(|| {
+        format!(
+            "of this ensemble's own servers these are not connected: {away}. Start them, or cut over without them by \
+             --with-down {away}"
+        )
+    })
 }

@@ -347,6 +347,8 @@ pub struct MigrationReport {
     pub compared: u64,
     /// The last one of them.
     pub compared_zxid: i64,
+    /// Znodes, and bytes of ZooKeeper's snapshot, that have come of a copy that is being made.
+    pub copied: Option<(u64, u64)>,
     /// As which server of ZooKeeper this ensemble joins.
     pub server_id: u8,
     /// Where a leader of ZooKeeper is looked for besides its configuration.

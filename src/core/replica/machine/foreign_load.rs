@@ -52,6 +52,8 @@ impl ForeignLoad {
 pub(super) struct Loading {
     decoder: SnapshotDecoder,
     pub(super) load: ForeignLoad,
+    /// Bytes of the snapshot that have come.
+    bytes: u64,
     pub(super) is_for_comparison: bool,
     /// zxid of the copy when all of it had come, where it is for comparison.
     pub(super) ended_at: Option<i64>,
@@ -62,10 +64,16 @@ impl Loading {
         let (decoder, mut load) = (SnapshotDecoder::default(), ForeignLoad::new(options));
         // Computed as they come: all at once it takes long.
         load.tree.keep_legacy_digest();
-        Self { decoder, load, is_for_comparison, ended_at: None }
+        Self { decoder, load, bytes: 0, is_for_comparison, ended_at: None }
+    }
+
+    /// Znodes, and bytes of the snapshot, that have come.
+    pub(super) fn come(&self) -> (u64, u64) {
+        (self.load.tree.node_count() as u64, self.bytes)
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.bytes += bytes.len() as u64;
         self.decoder.feed(bytes);
         loop {
             match self.decoder.next_item().map_err(|malformed| malformed.to_string())? {

@@ -21,6 +21,9 @@ use crate::tree::acl::Identity;
 /// What came from ZooKeeper and is not applied yet: beyond that the shell reads no more. All of it may go to the log
 /// and to the other servers in one turn.
 const UNLOGGED_BYTES_MAX: usize = 1 << 20;
+/// By how much the clock here may differ from ZooKeeper's, milliseconds: znodes with a time to live would end at
+/// once, or stay.
+pub(in crate::replica) const SKEW_MS_MAX: u64 = 60_000;
 /// How long after a link broke the next one is asked for, in microseconds; so much longer with each that failed.
 const AGAIN_US: u64 = 100_000;
 /// After so many it gets no longer.
@@ -116,6 +119,8 @@ struct Up {
     snapshot: Option<i64>,
     /// Everything came that was there when it was made.
     is_current: bool,
+    /// By how much the clock here was ahead of the last transaction that came since, milliseconds.
+    ahead_ms: Option<i64>,
 }
 
 /// See the module.
@@ -224,7 +229,8 @@ impl Following {
         }
         let learner = Learner::new(joining, now_us);
         let (epoch, snapshot, is_current) = (0, None, false);
-        self.link = Link::Up(Box::new(Up { learner, remote, epoch, snapshot, is_current }));
+        self.link =
+            Link::Up(Box::new(Up { learner, remote, epoch, snapshot, is_current, ahead_ms: None }));
     }
 
     /// With whom the link is, and whether it is current.
@@ -295,6 +301,27 @@ impl Following {
             self.away_since_us = None;
             (self.failures, self.aheads) = (0, 0);
         }
+    }
+
+    /// A transaction of ZooKeeper came that was stamped with this time.
+    pub(in crate::replica) fn stamped(&mut self, time_ms: i64, wall_ms: i64) {
+        if let Link::Up(up) = &mut self.link
+            && up.is_current
+        {
+            up.ahead_ms = Some(wall_ms.saturating_sub(time_ms));
+        }
+    }
+
+    /// That the clock here differs too much from ZooKeeper's; `None`, where it is not known to.
+    pub(in crate::replica) fn is_skewed(&self) -> Option<String> {
+        let Link::Up(up) = &self.link else { return None };
+        let ahead_ms = up.ahead_ms.filter(|ahead_ms| ahead_ms.unsigned_abs() > SKEW_MS_MAX)?;
+        let which = if ahead_ms > 0 { "ahead of" } else { "behind" };
+        Some(format!(
+            "the clock of this server is {} s {which} ZooKeeper's transactions: znodes with a time to live would end \
+             early or late. Set the clocks of both right",
+            ahead_ms.unsigned_abs() / 1000
+        ))
     }
 
     /// The link broke, or is given up. What became of the requests that are returned, each with its session, is not

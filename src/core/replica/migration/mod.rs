@@ -11,11 +11,14 @@
 
 mod cutover;
 mod following;
+mod hosts;
 mod waiting;
 
 pub(in crate::replica) use cutover::Stage;
 pub(in crate::replica) use following::Following;
 pub use following::{LinkInput, MigrateOrder, ZooKeeperWork};
+pub use hosts::ZooKeeperHost;
+pub(in crate::replica) use hosts::ZooKeeperHosts;
 pub(in crate::replica) use waiting::Asked;
 
 #[cfg(test)]

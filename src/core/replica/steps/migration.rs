@@ -82,6 +82,9 @@ impl Replica {
             (MigrateOrder::Done, Some(migration)) if migration.follows() => {
                 Err("this ensemble has not taken over yet".to_owned())
             }
+            (MigrateOrder::Done, Some(migration)) if migration.phase == Phase::Done => {
+                Err("the migration is over already".to_owned())
+            }
             (MigrateOrder::Done, Some(_)) => Ok(Some(MigrateOp::Done)),
             (MigrateOrder::CutOver, Some(migration)) => {
                 let is_current = self.following.remote().is_some_and(|(_, is_current)| is_current);
@@ -96,7 +99,7 @@ impl Replica {
                     Phase::Following if !is_current => {
                         Err(format!("there is no link with ZooKeeper's leader: {}", self.following.why()))
                     }
-                    Phase::Following => match self.sessions_elsewhere() {
+                    Phase::Following => match self.following.is_skewed().or_else(|| self.sessions_elsewhere()) {
                         Some(why) => Err(why),
                         None => Ok(None),
                     },
@@ -233,6 +236,7 @@ impl Replica {
     /// ZooKeeper has committed a transaction.
     fn committed(&mut self, foreign: ForeignTxn) {
         let header = foreign.header;
+        self.following.stamped(header.time_ms, self.clocks.wall_ms());
         let answered = self.following.waiting.answer(&header);
         for origin in answered.lost {
             self.refuse_lost(header.client_id, origin);

@@ -8,6 +8,7 @@ use crate::replica::Replica;
 use crate::replica::inspect::{MigrationFigures, MigrationLink, MigrationReport};
 use crate::replica::machine::Phase;
 use crate::replica::machine::members::{self, Members};
+use crate::replica::migration::{ZooKeeperHost, ZooKeeperHosts};
 
 impl Replica {
     /// Where ZooKeeper's leader may be: what the operator said, and what `/zookeeper/config` says.
@@ -38,23 +39,24 @@ impl Replica {
         }
     }
 
-    /// Where clients may reach the other ensemble, `host:port`.
+    /// The machines of the other ensemble, as its configuration and the operator who had it followed name them.
     #[must_use]
-    pub fn zookeeper_clients(&self) -> Vec<String> {
+    pub fn zookeeper_hosts(&self) -> Vec<ZooKeeperHost> {
+        let mut hosts = ZooKeeperHosts::default();
         let Some(migration) = self.state.machine().migration() else { return Vec::new() };
-        let mut all: Vec<String> = migration.clients.iter().map(Text::to_string).collect();
         for spec in self.zookeeper_members().values() {
-            let ports = [&spec.client, &spec.secure_client].into_iter().flatten();
-            for port in ports.map(|address| address.port) {
-                for address in &spec.addresses {
-                    let text = format!("{}:{port}", address.host);
-                    if !all.contains(&text) {
-                        all.push(text);
-                    }
-                }
+            let ports: Vec<u16> = [&spec.client, &spec.secure_client]
+                .into_iter()
+                .flatten()
+                .map(|address| address.port)
+                .collect();
+            for address in &spec.addresses {
+                hosts.runs(&address.host, &ports);
             }
         }
-        all
+        let texts = |all: &[Text]| all.iter().map(Text::to_string).collect::<Vec<String>>();
+        hosts.named(&texts(&migration.quorum), &texts(&migration.clients));
+        hosts.all()
     }
 
     /// The ports of the participants of the other ensemble at which each listens as long as it runs, of each server.
@@ -67,12 +69,6 @@ impl Replica {
             ports.map(|address| format!("{}:{}", address.host, address.election_port)).collect()
         });
         ports.collect()
-    }
-
-    /// Whether this server leads an ensemble that has taken over from another one, which may still run.
-    #[must_use]
-    pub fn watches_zookeeper(&self) -> bool {
-        self.leads_migration().is_some_and(|migration| migration.phase == Phase::CutOver)
     }
 
     /// Whether the shell may read more from the link with ZooKeeper.
@@ -107,6 +103,7 @@ impl Replica {
         };
         (report.foreign_zxid, report.epoch) = (migration.foreign_zxid, migration.epoch);
         (report.compared, report.compared_zxid) = (migration.compared, migration.compared_zxid);
+        report.copied = machine.loaded();
         report.server_id = migration.server_id;
         (report.quorum, report.clients) = (texts(&migration.quorum), texts(&migration.clients));
         report

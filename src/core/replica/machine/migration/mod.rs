@@ -68,6 +68,12 @@ impl Machine {
         self.loading.is_some()
     }
 
+    /// Znodes, and bytes of ZooKeeper's snapshot, that have come of a state that takes the place of this one.
+    #[must_use]
+    pub fn loaded(&self) -> Option<(u64, u64)> {
+        self.loading.as_ref().map(|loading| loading.come())
+    }
+
     /// The text of this ensemble's members: while it follows, `/zookeeper/config` has those of the other one.
     #[must_use]
     pub fn members_text(&self) -> &str {
