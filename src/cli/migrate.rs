@@ -334,6 +334,7 @@ fn text(json: &Value) -> String {
             ),
         );
         line("leader", words("leader"));
+        line("next", words("next"));
         if json["alarms"].as_u64().unwrap_or(0) > 0 {
             line(
                 "alarms",

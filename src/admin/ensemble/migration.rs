@@ -101,6 +101,25 @@ async fn status(source: &dyn Source) -> Result<Value, (StatusCode, String)> {
     }
 }
 
+/// What an operator does next, where a migration is in the phase of this name.
+pub(super) fn next_step(state: &str) -> Option<&'static str> {
+    let phase = Phase::ALL.iter().find(|phase| phase.name() == state)?;
+    Some(match phase {
+        Phase::Joining | Phase::Interrupted => "wait until it follows: lockkeeper migrate status",
+        Phase::Following => {
+            "move the clients here and close ZooKeeper's ports for clients, then: lockkeeper migrate cutover"
+        }
+        Phase::Stopped => {
+            "move the clients back to ZooKeeper, then begin anew: lockkeeper migrate follow"
+        }
+        Phase::CutOver => {
+            "stop ZooKeeper, keep it from starting again, then: lockkeeper migrate finish"
+        }
+        Phase::Aborted => "begin anew: lockkeeper migrate follow",
+        Phase::Done => return None,
+    })
+}
+
 fn shown(report: &MigrationReport) -> Value {
     let own = report.leads;
     let Some(state) = report.state else {
@@ -109,6 +128,7 @@ fn shown(report: &MigrationReport) -> Value {
     json!({
         "state": state,
         "why": report.why,
+        "next": next_step(state),
         "zxid": format!("{:#x}", report.zxid),
         "zookeeper_zxid": format!("{:#x}", report.foreign_zxid),
         "zookeeper_epoch": report.epoch,

@@ -5,6 +5,7 @@
 
 use serde_json::{Value, json};
 
+use super::migration::next_step;
 use crate::admin::source::question;
 use crate::admin::version::full_version;
 use crate::admin::{Distribution, LeaderChange, Quantity, Source};
@@ -29,7 +30,9 @@ pub(super) async fn overview(source: &dyn Source) -> Option<Value> {
         "server": facts.server_id,
         "mode": status.mode.name(),
         "serving": status.serving,
-        "migration": status.migration.map(|known| json!({ "state": known.state, "compared": known.compared })),
+        "migration": status.migration.map(|known| {
+            json!({ "state": known.state, "compared": known.compared, "next": next_step(known.state) })
+        }),
         "conditions": conditions,
         "leader": status.leader,
         "term": status.term,

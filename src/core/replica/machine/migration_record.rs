@@ -32,7 +32,8 @@ pub enum Phase {
 }
 
 impl Phase {
-    const ALL: [Self; 7] = [
+    /// All of them, as records number them.
+    pub const ALL: [Self; 7] = [
         Self::Joining,
         Self::Following,
         Self::Interrupted,
