@@ -233,6 +233,7 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("cutover-without-fence", Migration, 100),
     mutant("lost-requests-unanswered", Migration, 20),
     mutant("session-numbers-repeat", Migration, 40),
+    mutant("config-of-the-other-ensemble", Migration, 10),
     mutant("given-up-cutover-goes-on", Migration, 200),
     mutant("writes-behind-lost-go-on", Migration, 40),
     // --- what is read

@@ -43,8 +43,9 @@ pub(super) fn explain(
     let (exit, text) = match ErrorCode::from_wire(code) {
         Some(ErrorCode::ReconfigDisabled) => (
             EXIT_REFUSED,
-            "the servers do not let their members be changed: set reconfigEnabled=true in the \
-             zoo.cfg of every server and restart them one by one"
+            "the servers do not let their members be changed: while they follow an ensemble of ZooKeeper \
+             (`lockkeeper migrate status`), wait until they have taken over; otherwise set reconfigEnabled=true in \
+             the zoo.cfg of every server and restart them one by one"
                 .to_string(),
         ),
         Some(ErrorCode::NoAuth) => (EXIT_NO_PERMISSION, who_may(client)),

@@ -93,9 +93,10 @@ impl Failure {
             Some(ErrorCode::EphemeralOnLocalSession) => {
                 (EXIT_REFUSED, format!("a local session cannot have ephemerals: {path}"))
             }
-            Some(ErrorCode::ReconfigDisabled) => {
-                (EXIT_REFUSED, "Reconfig is disabled: the servers need reconfigEnabled=true".into())
-            }
+            Some(ErrorCode::ReconfigDisabled) => (
+                EXIT_REFUSED,
+                "Reconfig is disabled: the servers need reconfigEnabled=true, and must not follow ZooKeeper".into(),
+            ),
             Some(ErrorCode::ReconfigInProgress) => {
                 (EXIT_NOT_NOW, "Another reconfiguration is in progress: repeat the command".into())
             }

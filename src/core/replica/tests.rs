@@ -1,5 +1,6 @@
 //! The seam, driven by hand: one replica whose disk is instant, clients as frames.
 
+mod following;
 mod sasl;
 mod turn;
 

@@ -11,6 +11,9 @@ use lockkeeper_core::replica::{ClientRequest, Input};
 
 use super::super::conn::Violation;
 
+/// The xid of events.
+const XID_EVENT: i32 = -1;
+
 /// What it asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
@@ -24,6 +27,8 @@ pub enum Asked {
     SetSecond,
     Sync,
     Ping,
+    /// `/zookeeper/config`, with a watch.
+    Members,
     Close,
 }
 
@@ -46,6 +51,8 @@ pub struct Client {
     pub unknown: i32,
     pub has_created: bool,
     pub has_mirror: bool,
+    /// `/zookeeper/config` as it was shown last, until its watch fires.
+    pub members: Option<String>,
     /// zxids of what was acknowledged.
     pub zxids: Vec<i64>,
     pub answers: u64,
@@ -68,6 +75,7 @@ impl Client {
             unknown: 0,
             has_created: false,
             has_mirror: false,
+            members: None,
             zxids: Vec::new(),
             answers: 0,
             heard_us: 0,
@@ -108,13 +116,19 @@ impl Client {
     pub fn closed(&mut self) {
         self.place = None;
         self.is_open = false;
+        self.members = None;
         match self.asked.take() {
             Some((_, Asked::Set | Asked::SetBoth)) => self.unknown += 1,
             // Done or not, it wants another one.
             Some((_, Asked::Close)) => self.begin_anew(),
             Some((
                 _,
-                Asked::Create | Asked::Mirror | Asked::SetSecond | Asked::Sync | Asked::Ping,
+                Asked::Create
+                | Asked::Mirror
+                | Asked::SetSecond
+                | Asked::Sync
+                | Asked::Ping
+                | Asked::Members,
             ))
             | None => {}
         }
@@ -145,6 +159,7 @@ impl Client {
             Asked::Set | Asked::SetBoth | Asked::SetSecond => set(self.path(), self.xid),
             Asked::Sync => Request::Sync { path: Some(path) },
             Asked::Ping => Request::Ping,
+            Asked::Members => Request::GetData { path: "/zookeeper/config".into(), watch: true },
             Asked::Close => Request::CloseSession,
         };
         self.asked = Some((self.xid, asked));
@@ -188,6 +203,12 @@ impl Client {
             reader.long("zxid").map_err(wrong)?,
             reader.int("err").map_err(wrong)?,
         );
+        if xid == XID_EVENT {
+            return match self.members.take() {
+                Some(_) => Ok(()),
+                None => Err(format!("client {}: an event without a watch", self.number)),
+            };
+        }
         let Some((asked_xid, asked)) = self.asked.take() else {
             return Err(format!("client {}: a reply to nothing", self.number));
         };
@@ -231,6 +252,15 @@ impl Client {
                 }
             }
             (Asked::Sync | Asked::Ping, 0) => {}
+            (Asked::Members, 0) => {
+                let data = reader.buffer("data").map_err(|bad| bad.to_string())?;
+                let data = data.unwrap_or_default();
+                let stat = Stat::decode(&mut reader).map_err(|bad| bad.to_string())?;
+                if usize::try_from(stat.data_length) != Ok(data.len()) {
+                    return Err(format!("client {}: {stat:?} of {data:?}", self.number));
+                }
+                self.members = Some(String::from_utf8_lossy(&data).into_owned());
+            }
             (Asked::Close, 0) => self.begin_anew(),
             (asked, code) => {
                 return Err(format!("client {}: {asked:?} is answered {code}", self.number));

@@ -16,6 +16,11 @@ use super::super::zookeeper::LinkId;
 /// Servers, whose ids and raft ids are the same numbers.
 pub const SERVERS: u8 = 3;
 
+/// The line of a server, as `/zookeeper/config` has it.
+pub fn line(id: u8) -> String {
+    format!("10.1.0.{id}:1:2:participant;0.0.0.0:2181")
+}
+
 /// What a turn leaves to be done.
 #[derive(Default)]
 pub struct Todo {
@@ -62,9 +67,7 @@ impl Host {
         };
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&rng.next().to_le_bytes());
-        let spec = |id: u8| {
-            ServerSpec::parse(id, &format!("10.1.0.{id}:1:2;2181")).expect("it is well-formed")
-        };
+        let spec = |id: u8| ServerSpec::parse(id, &line(id)).expect("it is well-formed");
         let setup = Setup {
             raft_id: u64::from(self.id),
             server_id: self.id,

@@ -8,6 +8,8 @@
 //! * no session is lost, and of each client's sets those that were acknowledged are there, and no more than were asked
 //!   for;
 //! * what a client asks for behind another request of the same connection is not done without that;
+//! * a client that reads `/zookeeper/config` is shown the members of the ensemble that it is connected to, also while
+//!   ZooKeeper decides, and hears of it when that changes;
 //! * in the end all servers have one state.
 
 use std::collections::BTreeSet;
@@ -18,6 +20,7 @@ use lockkeeper_core::zookeeper::txn::kind;
 
 use super::super::conn::Violation;
 use super::client::Client;
+use super::host::{SERVERS, line};
 use super::world::{SERVER_ID, World};
 
 /// So many epochs above ZooKeeper's the cutover must begin.
@@ -32,6 +35,7 @@ impl World {
         let Some(migration) = machine.migration() else { return Ok(()) };
         for client in &self.clients {
             keeps_its_order(client, machine)?;
+            sees_its_servers(client)?;
         }
         match migration.phase {
             Phase::Following if replica.is_serving() => self.has_their_digest(id, machine)?,
@@ -125,6 +129,12 @@ impl World {
 
     fn keeps_its_word(&self, client: &Client, machine: &Machine) -> Result<(), Violation> {
         let number = client.number;
+        if client.members.as_ref().is_some_and(|shown| shown != machine.tree().config_text()) {
+            return Err(format!(
+                "client {number} was not told of {:?}",
+                machine.tree().config_text()
+            ));
+        }
         if client.answers == 0 {
             return Err(format!("client {number} was never answered"));
         }
@@ -162,4 +172,15 @@ fn keeps_its_order(client: &Client, machine: &Machine) -> Result<(), Violation> 
         return Err(format!("client {number}: {second:?} was set behind {first:?}, which was not"));
     }
     Ok(())
+}
+
+/// Curator connects to those servers alone from then on.
+fn sees_its_servers(client: &Client) -> Result<(), Violation> {
+    let Some(shown) = &client.members else { return Ok(()) };
+    let lines: String = (1..=SERVERS).map(|id| format!("server.{id}={}\n", line(id))).collect();
+    let version = shown.strip_prefix(&lines).and_then(|rest| rest.strip_prefix("version="));
+    match version.map(|hex| i64::from_str_radix(hex, 16)) {
+        Some(Ok(_)) => Ok(()),
+        _ => Err(format!("client {} is sent to other servers: {shown:?}", client.number)),
+    }
 }

@@ -563,6 +563,7 @@ impl World {
             }
             Some((id, _)) if client.is_idle() => {
                 let asked = match (client.has_created, client.has_mirror) {
+                    _ if client.members.is_none() => Asked::Members,
                     (false, _) => Asked::Create,
                     (true, false) => Asked::Mirror,
                     (true, true) if self.is_wild && self.rng.chance(15) => Asked::Close,
@@ -597,6 +598,13 @@ impl World {
         };
         let path = format!("/theirs-{}", self.rng.below(30));
         let request = match self.rng.below(4) {
+            _ if self.rng.chance(50) => {
+                // Also their number changes.
+                let lines = (0..=self.made % 3).map(|id| format!("server.{id}=zk{id}:1:2;2181\n"));
+                let members =
+                    Some(format!("{}version={:x}", lines.collect::<String>(), self.made).into());
+                Request::Reconfig { joining: None, leaving: None, members, version: -1 }
+            }
             0 => Request::Delete { path: path.into(), version: -1 },
             1 => Request::SetData { path: path.into(), data: Some(Bytes::new()), version: -1 },
             _ => Request::Create(Create {

@@ -15,8 +15,8 @@ use crate::proto::{
 };
 use crate::replica::machine::Machine;
 use crate::replica::request::ConnId;
+use crate::tree::Children;
 use crate::tree::acl::Identity;
-use crate::tree::{Children, Tree};
 
 /// Data and names that one multiRead may ask for, in bytes.
 pub(in crate::replica) const MULTI_READ_BYTES_MAX: usize = 64 << 20;
@@ -107,7 +107,7 @@ impl Clients {
     fn data(&mut self, machine: &Machine, conn: ConnId, asked: Asked, path: &Text, watch: bool) {
         let (xid, zxid) = (asked.xid, machine.last_zxid());
         let Some(connection) = self.connections.get_mut(&conn) else { return };
-        match machine.tree().get_data(connection.identities(asked.identities), path.as_str()) {
+        match machine.get_data(connection.identities(asked.identities), path.as_str()) {
             Ok((data, stat)) => {
                 connection.send_with(xid, zxid, |out| {
                     out.put_buffer(data);
@@ -188,7 +188,7 @@ impl Clients {
         watch: bool,
     ) -> Outcome {
         let ids = self.identities(conn, asked.identities);
-        let found = machine.tree().exists(ids, path.as_str());
+        let found = machine.exists(ids, path.as_str());
         // Also a znode that is not there can be waited for; one that may not be read cannot.
         if watch && matches!(found, Ok(_) | Err(ErrorCode::NoNode)) {
             self.watches.add(conn, path, Kind::Data);
@@ -209,8 +209,7 @@ impl Clients {
         let Some(connection) = self.connections.get_mut(&conn) else { return 0 };
         let ids = connection.identities(asked.identities);
         // Each list of permissions is judged once: an answer may have tens of thousands of refusals.
-        let found: Vec<Found<'_>> =
-            ops.iter().map(|op| Found::of(machine.tree(), ids, op)).collect();
+        let found: Vec<Found<'_>> = ops.iter().map(|op| Found::of(machine, ids, op)).collect();
         // One short path may stand for a megabyte, and a frame holds many of them.
         if found.iter().map(Found::bytes).sum::<usize>() > MULTI_READ_BYTES_MAX {
             connection.send(xid, zxid, &Err(ErrorCode::Marshalling));
@@ -239,6 +238,10 @@ impl Clients {
             match tree.stat_unchecked(path.as_str()) {
                 None => missed.push((EventType::NodeDeleted, path)),
                 Some(stat) if stat.mzxid > since && !mutant!("missed-change-untold") => {
+                    missed.push((EventType::NodeDataChanged, path));
+                }
+                // Its client may have seen ZooKeeper's text there, of which no zxid tells.
+                Some(_) if machine.has_own_config(path.as_str()) => {
                     missed.push((EventType::NodeDataChanged, path));
                 }
                 Some(_) => self.watches.add(conn, path, Kind::Data),
@@ -319,12 +322,14 @@ enum Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    fn of(tree: &'a Tree, ids: &[Identity], op: &ReadOp) -> Self {
+    fn of(machine: &'a Machine, ids: &[Identity], op: &ReadOp) -> Self {
         let found = match op {
             ReadOp::GetData { path } => {
-                tree.get_data(ids, path.as_str()).map(|(data, stat)| Self::Data(data, stat))
+                machine.get_data(ids, path.as_str()).map(|(data, stat)| Self::Data(data, stat))
             }
-            ReadOp::GetChildren { path } => tree.children(ids, path.as_str()).map(Self::Children),
+            ReadOp::GetChildren { path } => {
+                machine.tree().children(ids, path.as_str()).map(Self::Children)
+            }
         };
         found.unwrap_or_else(Self::Nothing)
     }

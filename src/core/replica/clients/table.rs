@@ -22,7 +22,7 @@ use crate::proto::{ErrorCode, OpCode, RequestClass, Response};
 use crate::replica::inspect::{
     ConnectionReport, Measure, Measurement, Measurements, Namespaces, WatchReport,
 };
-use crate::replica::machine::{Decider, Machine, TxnOp, version as txn_version};
+use crate::replica::machine::{Decider, Machine, TxnOp, changes_members, version as txn_version};
 use crate::replica::ready::Outgoing;
 use crate::replica::request::{ClientRequest, ConnId};
 use crate::replica::setup::Setup;
@@ -419,9 +419,11 @@ impl Clients {
                 return self.write(conn, asked, OpCode::CloseSession, TxnOp::CloseSession);
             }
             Ok(write) if self.rules.is_logged(write.class(), machine) => {
-                if decider == Decider::Ensemble
-                    && let Some(refused) = too_deep(&write)
-                {
+                let refused = match decider {
+                    Decider::Ensemble => too_deep(&write),
+                    Decider::ZooKeeper => changes_members(&write),
+                };
+                if let Some(refused) = refused {
                     let answer = refused.map_or_else(Answer::Failure, Answer::Results);
                     self.answer_in_turn(machine, conn, asked, answer);
                     return None;
@@ -575,7 +577,7 @@ impl Rules {
         }
     }
 
-    /// Whether the log decides it, or ZooKeeper: that knows what was acknowledged, and who its members are.
+    /// Whether the log decides it, or ZooKeeper, which knows what was acknowledged.
     fn is_logged(self, class: RequestClass, machine: &Machine) -> bool {
         let leader_judges = machine.version() > txn_version::FIRST;
         let offers_reconfig = self.is_ensemble && (self.reconfig_enabled || leader_judges);

@@ -33,6 +33,7 @@ pub use state::{Machine, STAMP_LEAD_MS_MAX};
 pub(in crate::replica) use applied_state::AppliedState;
 pub(in crate::replica) use audit::asked;
 pub(in crate::replica) use leaving::Underway;
+pub(in crate::replica) use migration::changes_members;
 pub(in crate::replica) use rule_flags::xid_of;
 pub(in crate::replica) use sessions::{NO_CONNECTION, Session, Sessions};
 pub(in crate::replica) use state::{Applied, SessionChange, open_entry};

@@ -1,12 +1,15 @@
 //! Orders of operators, at a server on its own.
 
-use crate::replica::machine::ADDRESSES_MAX;
+use crate::replica::machine::{ADDRESSES_MAX, Identities, Origin, Txn, TxnOp};
 use crate::replica::{Input, Machine, MigrateOrder, Replica, Report, Restored, Setup};
 use crate::tree::Options;
 
 /// A server that leads.
 fn leading() -> Replica {
-    let machine = Machine::fresh(Options::default());
+    leading_from(Machine::fresh(Options::default()))
+}
+
+fn leading_from(machine: Machine) -> Replica {
     let mut replica = Replica::new(Setup::default(), machine, Restored::default()).unwrap();
     replica.step(Input::Tick { now_us: 1000, wall_ms: 1 });
     assert_eq!(settle(&mut replica), []);
@@ -62,4 +65,26 @@ fn an_order_that_makes_no_sense_now_is_refused_with_the_reason() {
     assert!(order(&mut replica, MigrateOrder::Done).is_err());
     assert_eq!(order(&mut replica, MigrateOrder::Abort), Ok(String::new()));
     assert!(!replica.is_serving(), "there is no state to serve");
+}
+
+#[test]
+fn an_ensemble_that_clients_would_not_find_all_of_follows_no_other_one() {
+    let of_line = |line: &str| {
+        let mut machine = Machine::fresh(Options::default());
+        let op = TxnOp::Found { members: line.into(), opens_term: true };
+        let (origin, ids) = (Origin::default(), Identities::new());
+        machine.apply(1, &Txn { origin, session: 0, cxid: 0, ids, op });
+        leading_from(machine)
+    };
+    let mut replica = of_line("server.1=own:1:2");
+    let before = replica.machine().digest();
+    let refused = order(&mut replica, follow(1)).unwrap_err();
+    assert!(
+        refused.contains("member add 'server.1=own:1:2:participant;<client port>'"),
+        "{refused}"
+    );
+    assert_eq!(replica.machine().digest(), before);
+    assert!(replica.machine().migration().is_none() && replica.is_serving());
+    assert_eq!(order(&mut of_line("server.1=own:1:2;2181"), follow(1)), Ok(String::new()));
+    assert_eq!(order(&mut leading(), follow(1)), Ok(String::new()), "one on its own names none");
 }

@@ -7,12 +7,13 @@
 //!
 //! Takes the place of `Observer` and `LearnerSessionTracker`.
 
+use crate::config::ServerSpec;
 use crate::learner::{Ended, Event, Joining};
 use crate::proto::Text;
 use crate::replica::Replica;
 use crate::replica::inspect::{MIGRATION_UNKNOWN, Report};
 use crate::replica::machine::{
-    ADDRESSES_MAX, Applied, MigrateOp, Migration, Phase, TxnOp, cutover_epoch, is_moved,
+    ADDRESSES_MAX, Applied, MigrateOp, Migration, Phase, TxnOp, cutover_epoch, is_moved, members,
 };
 use crate::replica::migration::{LinkInput, MigrateOrder, Stage};
 use crate::zookeeper::txn::kind;
@@ -67,6 +68,9 @@ impl Replica {
                 Err(format!("more than {ADDRESSES_MAX} addresses are named"))
             }
             (MigrateOrder::Follow { server_id, quorum, clients }, _) => {
+                if let Some(why) = self.server_without_clients() {
+                    return Err(why);
+                }
                 let texts = |all: &[String]| all.iter().map(|one| Text::copy_from(one)).collect();
                 let (quorum, clients) = (texts(quorum), texts(clients));
                 Ok(Some(MigrateOp::Follow { server_id: *server_id, quorum, clients }))
@@ -113,6 +117,19 @@ impl Replica {
                 }
             }
         }
+    }
+
+    /// A server of this ensemble that clients would lose: those that read `/zookeeper/config` know no other addresses
+    /// from then on, and that they come here is what following is for. One on its own names none, and they keep theirs.
+    fn server_without_clients(&self) -> Option<String> {
+        let members = members::parse(self.state.machine().members_text());
+        let is_unnamed = |spec: &&ServerSpec| spec.client.is_none() && spec.secure_client.is_none();
+        let spec = members.values().find(is_unnamed)?;
+        let id = spec.id;
+        Some(format!(
+            "the line of server {id} names no address for clients, and those that read /zookeeper/config would not \
+             find it; to name one: lockkeeper member add 'server.{id}={spec};<client port>'"
+        ))
     }
 
     /// Something happened to the link.

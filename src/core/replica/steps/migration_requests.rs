@@ -152,7 +152,7 @@ impl Replica {
             if decider == Decider::ZooKeeper {
                 self.give_zookeeper(txn);
             } else if is_reconfig {
-                // It was meant for the other ensemble.
+                // It came from a server that was ahead, and a leader looks at those before it proposes them.
                 self.refuse_lost(txn.session, txn.origin);
             } else {
                 self.following.push_txn(txn.origin, txn.session, txn.cxid, &txn.ids, &txn.op);

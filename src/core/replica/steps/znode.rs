@@ -1,7 +1,8 @@
 //! A znode for people who browse the tree.
 //!
 //! *Owns* nothing. *Invariants*: bounded work, whatever the tree holds: the driver waits for it; data that the access
-//! control list does not let everyone read are shown only where the question says so.
+//! control list does not let everyone read are shown only where the question says so. A znode is shown as the state has
+//! it: while this ensemble follows, `/zookeeper/config` names ZooKeeper's members here, and its own ones to clients.
 
 use std::collections::BinaryHeap;
 

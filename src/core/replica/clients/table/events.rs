@@ -36,6 +36,9 @@ impl Clients {
         for place in 0..count {
             let place = if mutant!("events-reversed") { count - 1 - place } else { place };
             let event = &applied.events[place];
+            if machine.is_unseen(event) {
+                continue;
+            }
             let watchers = self.watches.trigger(event.kind, &event.path);
             if !watchers.is_empty() {
                 let measure = match event.kind {

@@ -86,10 +86,6 @@ pub(super) fn response(
     Ok(match (foreign.header.kind, result) {
         (kind::CREATE, ForeignResult::Created { path, .. }) => Response::Path(path),
         (_, ForeignResult::Created { path, stat }) => Response::PathStat(path, stat),
-        (kind::RECONFIG, ForeignResult::Changed { stat }) => match &foreign.body {
-            TxnBody::SetData { data, .. } => Response::Data(data.clone(), stat),
-            _ => Response::Stat(stat),
-        },
         (_, ForeignResult::Changed { stat }) => Response::Stat(stat),
         (_, ForeignResult::Done) => Response::Empty,
     })

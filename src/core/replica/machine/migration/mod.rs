@@ -10,6 +10,7 @@
 //! Takes the place of `ObserverZooKeeperServer` and `LearnerZooKeeperServer`.
 
 mod answer;
+mod shown_members;
 
 use super::foreign::ForeignResult;
 use super::foreign_load::{ForeignLoad, Loading};
@@ -28,6 +29,7 @@ use crate::zookeeper::{Txn as ForeignTxn, TxnBody};
 use answer::{describe, is_failure, op_of, response};
 
 pub use answer::is_moved;
+pub(in crate::replica) use shown_members::changes_members;
 
 /// Version of ZooKeeper's digest that is computed here.
 const DIGEST_VERSION: i32 = 2;
