@@ -16,7 +16,7 @@ mod waiting;
 pub(in crate::replica) use cutover::Stage;
 pub(in crate::replica) use following::Following;
 pub use following::{LinkInput, MigrateOrder, ZooKeeperWork};
-pub(in crate::replica) use waiting::Asked;
+pub(in crate::replica) use waiting::Unproven;
 
 #[cfg(test)]
 mod tests;
