@@ -29,6 +29,7 @@ const ARROWS: Arrows = &[
         &[
             "proto",
             "tree",
+            "learner",
             "locks",
             "replica",
             "storage",

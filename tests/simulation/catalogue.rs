@@ -236,6 +236,7 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("config-of-the-other-ensemble", Migration, 10),
     mutant("given-up-cutover-goes-on", Migration, 200),
     mutant("writes-behind-lost-go-on", Migration, 40),
+    mutant("expired-without-proof", Migration, 20),
     // --- what is read
     mutant("sync-without-quorum", Three, 20),
     mutant("read-index-not-awaited", Three, 20),

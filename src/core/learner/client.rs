@@ -17,12 +17,17 @@ use super::packet::{self, PROTOCOL_VERSION, Packet, kind, name_of, take};
 use super::{Ended, Event, Joining};
 use crate::proto::{Malformed, Reader, Writer as _};
 use crate::tree::Identity;
+use crate::zookeeper::txn::kind as kind_of_txn;
 use crate::zookeeper::{SnapshotDecoder, Txn};
 
-/// How long a leader may send nothing until it serves this server. It may have to wait for a majority.
+/// How long a leader may send nothing before it has said its epoch: one tick, unless ZooKeeper's ticks are longer. One
+/// that is hung still takes connections.
+pub const INTRODUCED_SILENT_MS: u64 = 2_000;
+/// How long it may send nothing from then on, until it serves this server: it may have to read a long log.
 pub const JOINING_SILENT_MS: u64 = 10_000;
-/// How long it may send nothing then: five of its pings, which come every half tick, with ticks of 2 s.
-pub const FOLLOWING_SILENT_MS: u64 = 5_000;
+/// How long it may send nothing then: four of its pings, which come every half tick, with ticks of 2 s. ZooKeeper's own
+/// servers give a leader up after syncLimit ticks, 10 s, so clients wait less here. Ticks may be up to 6 s long.
+pub const FOLLOWING_SILENT_MS: u64 = 4_000;
 /// Longest piece of a snapshot that is handed out at once.
 pub const SNAPSHOT_PIECE_BYTES_MAX: usize = 256 << 10;
 /// Most proposals that wait for their COMMIT. A leader sends an observer each one together with it.
@@ -30,6 +35,10 @@ pub const PROPOSALS_MAX: usize = 1000;
 
 /// The opcode of a sync, which has an answer of its own.
 const SYNC: i32 = 9;
+/// What no server of ZooKeeper ever deletes.
+const UNDELETABLE: &str = "/zookeeper";
+/// The session of what no client asks for.
+pub const NO_SESSION: i64 = 0;
 /// What stands behind a snapshot.
 const SNAPSHOT_SEAL: &[u8] = b"\0\0\0\x0aBenWasHere";
 
@@ -125,6 +134,23 @@ impl Learner {
         learner
     }
 
+    /// As what it joins, without its login.
+    #[must_use]
+    pub fn joining(&self) -> &Joining {
+        &self.joining
+    }
+
+    /// The leader's epoch; 0: it has not said it.
+    #[must_use]
+    pub fn epoch(&self) -> i64 {
+        self.epoch
+    }
+
+    /// Goes on by another clock: the leader was heard now.
+    pub fn go_on(&mut self, now_us: u64) {
+        self.read_us = now_us;
+    }
+
     /// How long the leader may send nothing once it serves this server, where [`FOLLOWING_SILENT_MS`] does not fit its
     /// ticks.
     pub fn set_silent_ms(&mut self, following_ms: u64) {
@@ -165,7 +191,11 @@ impl Learner {
             return Err(ended);
         }
         let ms = now_us.saturating_sub(self.read_us) / 1000;
-        let max = if self.may_request() { self.following_silent_ms } else { JOINING_SILENT_MS };
+        let max = match self.stage {
+            Stage::Login(_) | Stage::Introduced => INTRODUCED_SILENT_MS,
+            Stage::Following => self.following_silent_ms,
+            _ => JOINING_SILENT_MS,
+        };
         let stage = self.stage.name();
         if ms > max { Err(self.end(Ended::Silent { ms, stage })) } else { Ok(()) }
     }
@@ -213,6 +243,15 @@ impl Learner {
         let is_sent = self.request(session, cxid, SYNC, &path, &[]);
         self.syncs += u64::from(is_sent);
         is_sent
+    }
+
+    /// Asks for a transaction that changes nothing: one of [`NO_SESSION`] with this number, which fails. A SYNC is
+    /// answered by a leader that was deposed and does not know it; this is committed by none. False: it was not sent.
+    pub fn probe(&mut self, number: i32) -> bool {
+        let mut delete = Vec::new();
+        delete.put_string(UNDELETABLE);
+        delete.put_int(-1);
+        self.request(NO_SESSION, number, kind_of_txn::DELETE, &delete, &[])
     }
 
     /// Asks whether a session is open, and makes this server its owner if it is: an [`Event::Revalidated`] says so.

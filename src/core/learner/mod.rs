@@ -45,7 +45,8 @@ use crate::sasl::{CNONCE_BYTES, ClientLogin};
 use crate::zookeeper::Txn;
 
 pub use client::{
-    FOLLOWING_SILENT_MS, JOINING_SILENT_MS, Learner, PROPOSALS_MAX, SNAPSHOT_PIECE_BYTES_MAX,
+    FOLLOWING_SILENT_MS, INTRODUCED_SILENT_MS, JOINING_SILENT_MS, Learner, NO_SESSION,
+    PROPOSALS_MAX, SNAPSHOT_PIECE_BYTES_MAX,
 };
 pub use ended::Ended;
 pub use heard::{HEARD_PER_PACKET_MAX, HEARD_SESSIONS_MAX};
@@ -54,7 +55,7 @@ pub use heard::{HEARD_PER_PACKET_MAX, HEARD_SESSIONS_MAX};
 mod tests;
 
 /// As what a server joins.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joining {
     /// An id that no server of the ensemble has. ZooKeeper's configuration need not name it.
     pub server_id: u8,
@@ -110,7 +111,7 @@ pub enum Event {
         /// Whether it is open. Then this server is its owner now.
         is_valid: bool,
     },
-    /// The answer to the oldest [`Learner::sync`] that has none: every transaction that was committed when the leader
-    /// got it was handed out before.
+    /// The answer to the oldest [`Learner::sync`] that has none: every transaction that this leader had committed when
+    /// it got it was handed out before.
     Synced,
 }

@@ -72,14 +72,14 @@ impl ZooKeeper {
         if work.close {
             self.close();
         }
-        if let Some(addresses) = work.connect {
+        if let Some(wanted) = work.connect {
             self.close();
             self.number += 1;
             let (bytes, to_send) = mpsc::unbounded_channel();
             let (driver, number, room) = (self.driver.clone(), self.number, self.room.subscribe());
             let access = Arc::clone(&self.access);
             let task = self.tasks.spawn(Task::ZooKeeper, async move {
-                let why = link::run(&addresses, &access, to_send, room, (&driver, number)).await;
+                let why = link::run(&wanted, &access, to_send, room, (&driver, number)).await;
                 tell(&driver, number, LinkInput::Down { why }).await;
             });
             self.link = Some(Link { task, bytes });

@@ -46,6 +46,8 @@ pub struct Client {
     pub asked: Option<(i32, Asked)>,
     /// The highest zxid that it has seen.
     pub zxid: i64,
+    /// What ZooKeeper had committed when it asked.
+    pub committed: i64,
     /// Sets that were acknowledged, and those that may have been done.
     pub acknowledged: i32,
     pub unknown: i32,
@@ -71,6 +73,7 @@ impl Client {
             xid: 0,
             asked: None,
             zxid: 0,
+            committed: 0,
             acknowledged: 0,
             unknown: 0,
             has_created: false,
@@ -250,6 +253,12 @@ impl Client {
                 if stat.mzxid != zxid || stat.ephemeral_owner != self.session {
                     return Err(format!("client {}: {stat:?} at {zxid:#x}", self.number));
                 }
+            }
+            (Asked::Sync, 0) if zxid < self.committed => {
+                let (number, committed) = (self.number, self.committed);
+                return Err(format!(
+                    "client {number}: {committed:#x} was committed before a sync to {zxid:#x}"
+                ));
             }
             (Asked::Sync | Asked::Ping, 0) => {}
             (Asked::Members, 0) => {

@@ -5,8 +5,9 @@
 //! * a cutover never succeeds while a client's session is connected to ZooKeeper, or while the copy is another state;
 //! * its zxid is above all that ZooKeeper has given and can still give;
 //! * behind it, nothing but the end of sessions happens at ZooKeeper;
-//! * no session is lost, and of each client's sets those that were acknowledged are there, and no more than were asked
-//!   for;
+//! * what was committed before a client asked for a sync is there when the sync is answered;
+//! * no session is lost, whatever a deposed leader of ZooKeeper says, and of each client's sets those that were
+//!   acknowledged are there, and no more than were asked for;
 //! * what a client asks for behind another request of the same connection is not done without that;
 //! * a client that reads `/zookeeper/config` is shown the members of the ensemble that it is connected to, also while
 //!   ZooKeeper decides, and hears of it when that changes;

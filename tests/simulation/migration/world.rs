@@ -4,6 +4,7 @@
 //! course.
 
 mod faults;
+mod links;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,7 +12,7 @@ use bytes::{Buf as _, Bytes};
 use lockkeeper_core::proto::Acl;
 use lockkeeper_core::proto::request::{Create, CreateKind, Request};
 use lockkeeper_core::replica::{
-    Input, LinkInput, MigrateOrder, Outgoing, PeerMessage, Phase, Replica, Report, ZooKeeperWork,
+    Input, MigrateOrder, Outgoing, PeerMessage, Phase, Replica, Report,
 };
 
 use super::super::conn::Violation;
@@ -19,6 +20,7 @@ use super::super::rng::Rng;
 use super::super::zookeeper::{Leader, Lie, Ticks};
 use super::client::{Asked, Client};
 use super::host::{Host, SERVERS, Todo};
+use links::Deposed;
 
 const CLIENTS: usize = 6;
 /// As this server of ZooKeeper they join.
@@ -47,6 +49,8 @@ pub struct Seen {
     pub stopped: u64,
     /// Leaders of ZooKeeper, and servers of ours, that died.
     pub leaders_replaced: u64,
+    /// Leaders of ZooKeeper that hung, and went on when there was another one.
+    pub leaders_hung: u64,
     pub servers_killed: u64,
     /// Links that broke.
     pub links_lost: u64,
@@ -65,6 +69,7 @@ impl Seen {
             refused,
             stopped,
             leaders_replaced,
+            leaders_hung,
             servers_killed,
             links_lost,
             answers,
@@ -75,6 +80,7 @@ impl Seen {
         self.refused += refused;
         self.stopped += stopped;
         self.leaders_replaced += leaders_replaced;
+        self.leaders_hung += leaders_hung;
         self.servers_killed += servers_killed;
         self.links_lost += links_lost;
         self.answers += answers;
@@ -87,6 +93,7 @@ pub struct World {
     pub(super) hosts: Vec<Host>,
     pub(super) clients: Vec<Client>,
     pub(super) leader: Leader,
+    deposed: Option<Deposed>,
     /// Sessions of ZooKeeper whose clients are not here.
     pub(super) elsewhere: BTreeSet<i64>,
     pub(super) is_cut_over: bool,
@@ -123,6 +130,7 @@ impl World {
             hosts: (1..=SERVERS).map(Host::new).collect(),
             clients: (0..CLIENTS).map(Client::new).collect(),
             leader: Leader::new(ticks, 1000),
+            deposed: None,
             elsewhere: BTreeSet::new(),
             is_cut_over: false,
             theirs_at_cutover: 0,
@@ -322,7 +330,8 @@ impl World {
         self.slow_until_us = 0;
         self.cuts.values_mut().for_each(|until_us| *until_us = 0);
         self.until(QUIET_STEPS, "all servers run", |world| {
-            world.cuts.is_empty() && world.hosts.iter().all(|host| host.replica.is_some())
+            let is_whole = world.cuts.is_empty() && world.deposed.is_none();
+            is_whole && world.hosts.iter().all(|host| host.replica.is_some())
         })
     }
 
@@ -392,6 +401,7 @@ impl World {
         self.mend();
         let now_ms = (self.now_us / 1000).cast_signed();
         self.leader.tick(now_ms);
+        self.mind_deposed();
         let (commits, applies) = (self.rng.index(6), self.rng.index(6));
         if self.now_us >= self.slow_until_us {
             self.leader.commit(commits);
@@ -428,28 +438,6 @@ impl World {
         }
     }
 
-    /// Bytes of ZooKeeper's leader.
-    fn carry(&mut self, id: u8) -> Result<(), Violation> {
-        let host = &mut self.hosts[usize::from(id) - 1];
-        let Some(link) = host.link else { return Ok(()) };
-        if let Some(complaint) = self.leader.complaint(link) {
-            return Err(format!("ZooKeeper's leader complains of server {id}: {complaint}"));
-        }
-        if !host.replica.as_ref().is_some_and(Replica::takes_from_zookeeper) {
-            return Ok(());
-        }
-        let most = if self.rng.chance(700) { usize::MAX } else { self.rng.index(400) };
-        let bytes = self.leader.take_output(link, most);
-        if !bytes.is_empty() {
-            host.step(Input::ZooKeeper(LinkInput::Bytes(bytes.into())));
-        } else if !self.leader.is_open(link) {
-            host.link = None;
-            self.seen.links_lost += 1;
-            host.step(Input::ZooKeeper(LinkInput::Down { why: "it was closed".to_owned() }));
-        }
-        Ok(())
-    }
-
     /// Does what a server wants.
     fn turn(&mut self, id: u8) -> Result<(), Violation> {
         loop {
@@ -480,38 +468,6 @@ impl World {
             if is_done {
                 return Ok(());
             }
-        }
-    }
-
-    fn link(&mut self, id: u8, work: ZooKeeperWork) {
-        for words in work.news.iter().chain(&work.alarms) {
-            self.note(|| format!("server {id}: {words}"));
-        }
-        let fails = self.is_wild && self.rng.chance(100);
-        let host = &mut self.hosts[usize::from(id) - 1];
-        if work.close
-            && let Some(link) = host.link.take()
-        {
-            self.leader.close(link);
-        }
-        if work.connect.is_some() {
-            let up = if fails {
-                LinkInput::Down { why: "refused".to_owned() }
-            } else {
-                host.link = Some(self.leader.connect());
-                LinkInput::Up { remote: "zk:2888".to_owned(), login: None }
-            };
-            host.step(Input::ZooKeeper(up));
-        }
-        if let Some(link) = host.link
-            && !work.bytes.is_empty()
-        {
-            self.leader.feed(link, &work.bytes);
-        }
-        if let Some(attempt) = work.look {
-            let is_slow = self.rng.chance(100);
-            let takes_us = self.rng.below(if is_slow { 4_000_000 } else { 100_000 });
-            self.looks.push((id, attempt, self.now_us + takes_us));
         }
     }
 
@@ -571,6 +527,7 @@ impl World {
                         self.rng.of(&[Asked::Set, Asked::Set, Asked::Set, Asked::Sync, Asked::Ping])
                     }
                 };
+                client.committed = if self.is_cut_over { 0 } else { self.leader.last_committed() };
                 client.ask(asked).map(|input| (id, input))
             }
             Some((id, _)) if client.may_follow() && self.rng.chance(500) => {

@@ -371,6 +371,7 @@ fn an_ensemble_follows_one_of_zookeeper_and_takes_over_with_all_that_was_acknowl
         && seen.stopped >= least_of(2)
         && seen.refused > migrations
         && seen.leaders_replaced > migrations
+        && seen.leaders_hung > migrations
         && seen.servers_killed > migrations
         && seen.unanswered > migrations;
     assert!(is_enough, "seen too rarely: {seen:?}");

@@ -3,6 +3,8 @@
 //! *Invariants*: a transaction is told to learners when it is committed, before it is applied, as ZooKeeper does; every
 //! learner is told all of them in their order. A session has one owner, and only that one's writes count.
 
+mod deposed;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
@@ -101,6 +103,7 @@ pub struct Leader {
     syncs: Vec<(i64, LinkId)>,
     lies: BTreeMap<LinkId, Lie>,
     forced: Option<i32>,
+    is_deposed: bool,
 }
 
 impl Leader {
@@ -126,6 +129,7 @@ impl Leader {
             syncs: Vec::new(),
             lies: BTreeMap::new(),
             forced: None,
+            is_deposed: false,
         }
     }
 
@@ -400,7 +404,8 @@ impl Leader {
             kind::OBSERVER_INFO => {
                 link.server_id = reader.long("serverid").expect("an id");
                 assert_eq!(reader.int("protocolVersion"), Ok(PROTOCOL_VERSION));
-                assert!(received.zxid >> 32 <= self.epoch, "no epoch is raised by it");
+                let is_known = received.zxid >> 32 <= self.epoch;
+                assert!(is_known || self.is_deposed, "no epoch is raised by it");
                 let version = PROTOCOL_VERSION.to_be_bytes();
                 link.send(kind::LEADER_INFO, self.epoch << 32, Some(&version));
                 link.stage = Stage::Led;

@@ -4,7 +4,7 @@
 //! request does is decided by `decider.rs`, on this project's own tree; what is committed is applied a second time, as
 //! a transaction of ZooKeeper, to the state that snapshots are taken of, and both must have the same digest.
 //! *Never*: the election. A leader is killed by [`Leader::replace`], which says how much of what it had proposed
-//! survives.
+//! survives; by [`Leader::depose`] it lives on beside the next one, and commits nothing.
 //!
 //! Reproduces `Leader`, `LearnerHandler`, `PrepRequestProcessor` and `SessionTrackerImpl`, as far as learners see them.
 //! What was measured is in docs/internals/ZOOKEEPER-QUORUM.md.

@@ -1,6 +1,8 @@
 //! What a learner does once it is served.
 
-use super::super::{FOLLOWING_SILENT_MS, HEARD_PER_PACKET_MAX, JOINING_SILENT_MS};
+use super::super::{
+    FOLLOWING_SILENT_MS, HEARD_PER_PACKET_MAX, INTRODUCED_SILENT_MS, JOINING_SILENT_MS, NO_SESSION,
+};
 use super::*;
 use crate::tree::Identity;
 
@@ -109,14 +111,29 @@ fn syncs_and_sessions_are_answered_if_they_were_asked_for() {
 }
 
 #[test]
+fn a_probe_is_a_request_of_no_session_that_no_server_of_zookeeper_does() {
+    let mut learner = following();
+    assert!(learner.probe(0x0001_0002));
+    let data = b"\0\0\0\0\0\0\0\0\0\x01\0\x02\0\0\0\x02\0\0\0\x0a/zookeeper\xff\xff\xff\xff";
+    let expected =
+        Sent { identities: Some(Vec::new()), ..Sent::bare(kind::REQUEST, -1, Some(data)) };
+    assert_eq!((sent(&mut learner), NO_SESSION), (vec![expected], 0));
+    assert!(!Learner::new(joining(0), 0).probe(1));
+}
+
+#[test]
 fn a_leader_that_falls_silent_is_left() {
     const MS: u64 = 1000;
     let mut learner = Learner::new(joining(BASE + 7), 50 * MS);
-    assert_eq!(learner.tick((50 + JOINING_SILENT_MS) * MS), Ok(()));
-    learner.feed(&Said::led().0, (50 + JOINING_SILENT_MS) * MS);
-    assert_eq!(learner.next_event(), Ok(Some(LED)));
+    let led_ms = 50 + INTRODUCED_SILENT_MS;
+    assert_eq!(learner.tick(led_ms * MS), Ok(()));
+    assert!(Learner::new(joining(BASE + 7), 0).tick((INTRODUCED_SILENT_MS + 1) * MS).is_err());
+    learner.feed(&Said::led().0, led_ms * MS);
+    assert_eq!((learner.epoch(), learner.next_event()), (0, Ok(Some(LED))));
+    assert_eq!(learner.epoch(), EPOCH);
     learner.feed(b"", 100_000_000 * MS);
-    let next = (51 + 2 * JOINING_SILENT_MS) * MS;
+    learner.go_on((led_ms + 1) * MS);
+    let next = (led_ms + 2 + JOINING_SILENT_MS) * MS;
     let stage = "waiting for what it lacks";
     let ended = Ended::Silent { ms: JOINING_SILENT_MS + 1, stage };
     assert_eq!(learner.tick(next - MS), Ok(()), "bytes came, and a joining learner waits longer");

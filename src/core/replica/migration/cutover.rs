@@ -20,7 +20,7 @@ pub(in crate::replica) enum Stage {
     Draining,
     /// ZooKeeper's whole state is asked for once more, and compared, because it keeps no digests.
     Comparing,
-    /// ZooKeeper was asked for a SYNC, behind which there is nothing.
+    /// ZooKeeper was asked for a probe, behind which there is nothing.
     Syncing,
     /// Everything that came is in the log, and is being applied.
     Applying,

@@ -15,7 +15,6 @@ use crate::learner::{Joining, Learner};
 use crate::proto::Text;
 use crate::replica::machine::{BatchBuilder, MigrateOp, Origin, Txn, TxnOp};
 use crate::replica::request::ConnId;
-use crate::sasl::{CNONCE_BYTES, ClientLogin};
 use crate::tree::acl::Identity;
 
 /// What came from ZooKeeper and is not applied yet: beyond that the shell reads no more. All of it may go to the log
@@ -42,8 +41,8 @@ pub enum LinkInput {
     Up {
         /// With whom, `host:port`.
         remote: String,
-        /// Who this ensemble proves to be there, where it does: see [`Joining::login`].
-        login: Option<(ClientLogin, [u8; CNONCE_BYTES])>,
+        /// Who has said its epoch there: of all that did so in time, the one with the highest.
+        learner: Box<Learner>,
     },
     /// It brought these bytes.
     Bytes(Bytes),
@@ -77,8 +76,9 @@ pub enum MigrateOrder {
 /// What the shell is to do about the link.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ZooKeeperWork {
-    /// To be made, with one of these: `Input::ZooKeeper` says what came of it.
-    pub connect: Option<Vec<String>>,
+    /// To be made, with one of these, as this: `Input::ZooKeeper` says what came of it. What is proved there, the shell
+    /// adds: see [`Joining::login`].
+    pub connect: Option<(Vec<String>, Joining)>,
     /// To be closed.
     pub close: bool,
     /// To be sent on it.
@@ -107,14 +107,13 @@ enum Link {
     None,
     /// The shell makes it.
     Asked,
-    Up(Box<Up>),
+    Up(Up),
 }
 
 #[derive(Debug)]
 struct Up {
-    learner: Learner,
+    learner: Box<Learner>,
     remote: String,
-    epoch: i64,
     /// The zxid of a snapshot that is coming.
     snapshot: Option<i64>,
     /// Everything came that was there when it was made.
@@ -216,21 +215,20 @@ impl Following {
     }
 
     /// It is asked for.
-    pub(in crate::replica) fn ask(&mut self, quorum: &[Text]) {
+    pub(in crate::replica) fn ask(&mut self, quorum: &[Text], joining: Joining) {
         self.link = Link::Asked;
-        self.work.connect = Some(quorum.iter().map(|text| text.as_str().to_owned()).collect());
+        let quorum = quorum.iter().map(|text| text.as_str().to_owned()).collect();
+        self.work.connect = Some((quorum, joining));
     }
 
     /// It was made.
-    pub(in crate::replica) fn linked(&mut self, remote: String, joining: Joining, now_us: u64) {
+    pub(in crate::replica) fn linked(&mut self, remote: String, learner: Box<Learner>) {
         if !matches!(self.link, Link::Asked) {
             self.work.close = true;
             return;
         }
-        let learner = Learner::new(joining, now_us);
-        let (epoch, snapshot, is_current) = (0, None, false);
-        self.link =
-            Link::Up(Box::new(Up { learner, remote, epoch, snapshot, is_current, ahead_ms: None }));
+        let (snapshot, is_current, ahead_ms) = (None, false, None);
+        self.link = Link::Up(Up { learner, remote, snapshot, is_current, ahead_ms });
     }
 
     /// With whom the link is, and whether it is current.
@@ -268,15 +266,8 @@ impl Following {
         }
     }
 
-    /// The leader has said its epoch.
-    pub(in crate::replica) fn led(&mut self, epoch: i64) {
-        if let Link::Up(up) = &mut self.link {
-            up.epoch = epoch;
-        }
-    }
-
     pub(in crate::replica) fn epoch(&self) -> i64 {
-        if let Link::Up(up) = &self.link { up.epoch } else { 0 }
+        if let Link::Up(up) = &self.link { up.learner.epoch() } else { 0 }
     }
 
     /// A snapshot of this zxid comes.

@@ -19,7 +19,7 @@ pub(in crate::replica) use following::Following;
 pub use following::{LinkInput, MigrateOrder, ZooKeeperWork};
 pub use hosts::ZooKeeperHost;
 pub(in crate::replica) use hosts::ZooKeeperHosts;
-pub(in crate::replica) use waiting::Asked;
+pub(in crate::replica) use waiting::Unproven;
 
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,20 @@
 //! Requests that ZooKeeper was given and has not answered, as far as this leader knows.
 //!
-//! *Owns* of each session the requests in the order in which they were given, and what waits for a SYNC or for the word
-//! whether a session is open. *Invariants*: a transaction answers the oldest request of its session that it can be of;
-//! what was given before that one and has no answer never gets one. *Never* matches by anything but the session, and
-//! within it by the client's own number: this is all that ZooKeeper gives back.
+//! *Owns* of each session the requests in the order in which they were given, what waits for a SYNC or for the word
+//! whether a session is open, and what waits for a proof. *Invariants*: a transaction answers the oldest request of its
+//! session that it can be of; what was given before that one and has no answer never gets one; no number of a probe is
+//! given twice. *Never* matches by anything but the session, and within it by the client's own number: this is all that
+//! ZooKeeper gives back.
+//!
+//! A leader that was hung, and wakes deposed, answers as if it led until it notices. Answers that must not be believed
+//! then wait for a probe: a transaction that was asked for later. A majority has committed it, so no majority followed
+//! another leader when it was asked for. One probe is on its way at a time, for all that waited when it was sent.
 //!
 //! Takes the place of `CommitProcessor.pendingRequests`.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::learner::NO_SESSION;
 use crate::replica::machine::{Origin, Txn};
 use crate::zookeeper::TxnHeader;
 use crate::zookeeper::txn::kind;
@@ -26,13 +32,13 @@ struct Given {
     origin: Origin,
 }
 
-/// What a SYNC was asked for.
+/// What a probe was sent for.
 #[derive(Debug)]
-pub(in crate::replica) enum Asked {
-    /// A client's sync.
+pub(in crate::replica) enum Unproven {
+    /// A client's sync: everything that was committed is to come first.
     Sync(Txn),
-    /// A session that ZooKeeper has given to this ensemble: everything that it did elsewhere is to come first.
-    Attach(Txn),
+    /// An attach whose session is not open, as the leader says.
+    Expired(Txn),
     /// This attempt of a cutover: everything that was committed is to come first.
     CutOver(u64),
 }
@@ -53,8 +59,14 @@ pub(in crate::replica) struct Waiting {
     count: usize,
     /// Whether sessions are open: of each the questions, oldest first. `None`: only the question counts.
     attaching: BTreeMap<i64, VecDeque<Option<Txn>>>,
-    /// In the order of the questions.
-    syncs: VecDeque<Asked>,
+    /// Sessions that ZooKeeper has given to this ensemble, in the order of their SYNCs.
+    syncs: VecDeque<Txn>,
+    /// What waits for a proof, oldest first.
+    unproven: VecDeque<Unproven>,
+    /// The probe that is on its way, and how many it is for.
+    probe: Option<(i32, usize)>,
+    /// How many were sent, over all links: a leader may take one from a link that broke before.
+    probes: u16,
 }
 
 impl Waiting {
@@ -93,14 +105,40 @@ impl Waiting {
         txn.flatten()
     }
 
-    /// A SYNC was asked for.
-    pub(in crate::replica) fn sync(&mut self, asked: Asked) {
-        self.syncs.push_back(asked);
+    /// A SYNC was asked for, because of an attach: everything that its session did elsewhere is to come first.
+    pub(in crate::replica) fn sync(&mut self, attach: Txn) {
+        self.syncs.push_back(attach);
     }
 
-    /// The oldest SYNC is answered.
-    pub(in crate::replica) fn synced(&mut self) -> Option<Asked> {
+    /// The oldest SYNC is answered: the attach that it was asked for.
+    pub(in crate::replica) fn synced(&mut self) -> Option<Txn> {
         self.syncs.pop_front()
+    }
+
+    /// Something waits for a proof.
+    pub(in crate::replica) fn prove(&mut self, what: Unproven) {
+        self.unproven.push_back(what);
+    }
+
+    /// The number of the probe that is to be sent now by the leader of this term.
+    pub(in crate::replica) fn next_probe(&mut self, term: u64) -> Option<i32> {
+        if self.probe.is_some() || self.unproven.is_empty() {
+            return None;
+        }
+        self.probes = self.probes.wrapping_add(1);
+        // Another server of this ensemble, which leads no longer, may still have a link.
+        let number = ((term as u32) << 16 | u32::from(self.probes)).cast_signed();
+        self.probe = Some((number, self.unproven.len()));
+        Some(number)
+    }
+
+    /// A transaction came: what it proves.
+    pub(in crate::replica) fn proven(&mut self, header: &TxnHeader) -> VecDeque<Unproven> {
+        let is_it = |(number, _): &mut (i32, usize)| {
+            header.client_id == NO_SESSION && header.cxid == *number
+        };
+        let count = self.probe.take_if(is_it).map_or(0, |(_, count)| count);
+        self.unproven.drain(..count).collect()
     }
 
     /// A transaction came.
@@ -128,7 +166,8 @@ impl Waiting {
 
     /// Whether nothing waits.
     pub(in crate::replica) fn is_empty(&self) -> bool {
-        self.count == 0 && self.attaching.is_empty() && self.syncs.is_empty()
+        let is_all_proven = self.unproven.is_empty();
+        self.count == 0 && self.attaching.is_empty() && self.syncs.is_empty() && is_all_proven
     }
 
     /// How many requests wait for their transaction.
@@ -145,12 +184,13 @@ impl Waiting {
         };
         let lost = self.given.iter().flat_map(of_session).collect();
         let attaching = std::mem::take(&mut self.attaching).into_values().flatten().flatten();
-        let again = std::mem::take(&mut self.syncs).into_iter().filter_map(|asked| match asked {
-            Asked::Sync(txn) | Asked::Attach(txn) => Some(txn),
-            Asked::CutOver(_) => None,
-        });
-        let again = attaching.chain(again).collect();
-        *self = Self::default();
+        let unproven =
+            std::mem::take(&mut self.unproven).into_iter().filter_map(|what| match what {
+                Unproven::Sync(txn) | Unproven::Expired(txn) => Some(txn),
+                Unproven::CutOver(_) => None,
+            });
+        let again = attaching.chain(std::mem::take(&mut self.syncs)).chain(unproven).collect();
+        *self = Self { probes: self.probes, ..Self::default() };
         (lost, again)
     }
 }
@@ -208,11 +248,35 @@ mod tests {
         let mut waiting = Waiting::default();
         waiting.give(7, 1, origin(1));
         waiting.attach(txn(8));
-        waiting.sync(Asked::CutOver(1));
-        waiting.sync(Asked::Sync(txn(9)));
+        waiting.prove(Unproven::CutOver(1));
+        waiting.prove(Unproven::Sync(txn(9)));
+        waiting.prove(Unproven::Expired(txn(10)));
+        let first = waiting.next_probe(1);
         let (lost, again) = waiting.lose();
         assert_eq!(lost, [(7, origin(1))]);
-        assert_eq!(again.iter().map(|txn| txn.session).collect::<Vec<_>>(), [8, 9]);
+        assert_eq!(again.iter().map(|txn| txn.session).collect::<Vec<_>>(), [8, 9, 10]);
+        assert!(waiting.is_empty());
+        waiting.prove(Unproven::CutOver(2));
+        assert_ne!(waiting.next_probe(1), first, "a leader may still take it");
+    }
+
+    #[test]
+    fn a_probe_proves_what_waited_when_it_was_sent() {
+        let probed = |cxid: i32| header(NO_SESSION, cxid, kind::ERROR);
+        let mut waiting = Waiting::default();
+        assert_eq!(waiting.next_probe(7), None, "nothing waits");
+        waiting.prove(Unproven::CutOver(1));
+        let first = waiting.next_probe(7).unwrap();
+        waiting.prove(Unproven::CutOver(2));
+        waiting.prove(Unproven::CutOver(3));
+        assert_eq!(waiting.next_probe(7), None, "one is on its way");
+        assert_eq!(waiting.proven(&probed(first + 1)).len(), 0);
+        assert_eq!(waiting.proven(&header(5, first, kind::ERROR)).len(), 0, "it is a client's");
+        let proven = waiting.proven(&probed(first));
+        assert!(matches!(proven.iter().collect::<Vec<_>>()[..], [Unproven::CutOver(1)]));
+        assert_eq!(waiting.proven(&probed(first)).len(), 0, "once");
+        let second = waiting.next_probe(7).unwrap();
+        assert_eq!(waiting.proven(&probed(second)).len(), 2);
         assert!(waiting.is_empty());
     }
 }

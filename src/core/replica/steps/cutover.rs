@@ -8,7 +8,7 @@
 use crate::replica::Replica;
 use crate::replica::inspect::Report;
 use crate::replica::machine::{Applied, MigrateOp, NO_CONNECTION, Phase};
-use crate::replica::migration::{Asked, Stage};
+use crate::replica::migration::{Stage, Unproven};
 
 /// Sessions that are named where there are too many of them.
 const NAMED_MAX: usize = 3;
@@ -43,10 +43,9 @@ impl Replica {
                     for (id, timeout_ms) in &fenced {
                         learner.revalidate(*id, *timeout_ms);
                     }
-                    learner.sync(0, 0);
                     fenced.iter().for_each(|(id, _)| self.following.waiting.fence(*id));
                     let attempt = self.following.cutover.attempt();
-                    self.following.waiting.sync(Asked::CutOver(attempt));
+                    self.prove(Unproven::CutOver(attempt));
                     self.following.cutover.advance(Stage::Syncing);
                 }
             }

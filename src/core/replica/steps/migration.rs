@@ -8,7 +8,7 @@
 //! Takes the place of `Observer` and `LearnerSessionTracker`.
 
 use crate::config::ServerSpec;
-use crate::learner::{Ended, Event, Joining};
+use crate::learner::{Ended, Event, Joining, NO_SESSION};
 use crate::proto::Text;
 use crate::replica::Replica;
 use crate::replica::inspect::{MIGRATION_UNKNOWN, Report};
@@ -17,7 +17,7 @@ use crate::replica::machine::{
 };
 use crate::replica::migration::{LinkInput, MigrateOrder, Stage};
 use crate::zookeeper::txn::kind;
-use crate::zookeeper::{Txn as ForeignTxn, TxnBody};
+use crate::zookeeper::{Txn as ForeignTxn, TxnBody, TxnHeader};
 
 /// So often in a row a leader of ZooKeeper may have less than the copy.
 const AHEADS_MAX: u64 = 10;
@@ -136,22 +136,14 @@ impl Replica {
     pub(in crate::replica) fn zookeeper(&mut self, input: LinkInput) {
         let now_us = self.clocks.now_us();
         match input {
-            LinkInput::Up { remote, login } => {
-                let Some(migration) = self.leads_migration() else { return self.end_migration() };
-                let is_compared = self.following.cutover.stage() == Stage::Comparing;
-                let from_zxid = match (migration.follows(), migration.is_whole) {
-                    (true, _) if is_compared => 0,
-                    (true, false) => 0,
-                    (true, true) => migration.foreign_zxid,
-                    (false, _) => migration.foreign_zxid.max(self.following.watched_zxid()),
-                };
-                let joining = Joining {
-                    server_id: migration.server_id,
-                    from_zxid,
-                    accepted_epoch: migration.epoch,
-                    login,
-                };
-                self.following.linked(remote, joining, now_us);
+            LinkInput::Up { remote, mut learner } => {
+                let Some(joining) = self.joining() else { return self.end_migration() };
+                let is_as_asked = *learner.joining() == joining;
+                learner.go_on(now_us);
+                self.following.linked(remote, learner);
+                if !is_as_asked {
+                    self.lose_link("the migration has gone on since it was asked for".to_owned());
+                }
             }
             LinkInput::Bytes(bytes) => {
                 if let Some(learner) = self.following.learner() {
@@ -161,6 +153,20 @@ impl Replica {
             }
             LinkInput::Down { why } => self.lose_link(why),
         }
+    }
+
+    /// As what this server joins ZooKeeper's ensemble now, if it is to have the link.
+    fn joining(&self) -> Option<Joining> {
+        let migration = self.leads_migration()?;
+        let is_compared = self.following.cutover.stage() == Stage::Comparing;
+        let from_zxid = match (migration.follows(), migration.is_whole) {
+            (true, _) if is_compared => 0,
+            (true, false) => 0,
+            (true, true) => migration.foreign_zxid,
+            (false, _) => migration.foreign_zxid.max(self.following.watched_zxid()),
+        };
+        let (server_id, accepted_epoch) = (migration.server_id, migration.epoch);
+        Some(Joining { server_id, from_zxid, accepted_epoch, login: None })
     }
 
     fn lose_link(&mut self, why: String) {
@@ -206,7 +212,6 @@ impl Replica {
         let Some(migration) = self.leads_migration() else { return self.end_migration() };
         let follows = migration.follows() && self.following.cutover.stage() != Stage::Proposed;
         match event {
-            Event::Led { epoch } => self.following.led(epoch),
             Event::SnapshotBegins { zxid } if follows => {
                 let is_for_comparison = self.following.cutover.stage() == Stage::Comparing;
                 let copied = self.state.machine().last_zxid();
@@ -229,7 +234,7 @@ impl Replica {
             Event::SnapshotBegins { .. } | Event::SnapshotBytes(_) | Event::SnapshotEnds => {}
             Event::Committed { txn, .. } if follows => self.committed(txn),
             Event::Committed { txn, .. } => self.watch_zookeeper(&txn),
-            Event::CaughtUp { .. } => {}
+            Event::Led { .. } | Event::CaughtUp { .. } => {}
             Event::UpToDate => {
                 self.following.current();
                 let epoch = self.following.epoch();
@@ -272,6 +277,10 @@ impl Replica {
         let origin = answered.origin.unwrap_or_default();
         let op = TxnOp::Foreign(Box::new(foreign));
         self.following.push_txn(origin, header.client_id, header.cxid, &[], &op);
+        for proven in self.following.waiting.proven(&header) {
+            self.proven(proven);
+        }
+        self.probe();
     }
 
     /// ZooKeeper did something after the cutover.
@@ -321,9 +330,11 @@ impl Replica {
             }
             return;
         }
-        if self.following.wants_link(applied, now_us) {
+        if self.following.wants_link(applied, now_us)
+            && let Some(joining) = self.joining()
+        {
             let quorum = self.zookeeper_addresses();
-            self.following.ask(&quorum);
+            self.following.ask(&quorum, joining);
         }
         if phase == Phase::Following
             && self.following.cutover.stage() != Stage::Comparing
@@ -401,11 +412,11 @@ impl Replica {
     }
 }
 
-/// What ZooKeeper does by itself, without a client: it ends sessions and removes containers.
+/// What is done without a client: ZooKeeper ends sessions and removes containers, or fails to; this ensemble probes.
 fn is_own_doing(foreign: &ForeignTxn) -> bool {
-    let header = &foreign.header;
-    header.kind == kind::CLOSE_SESSION
-        || header.client_id == 0 && header.kind == kind::DELETE_CONTAINER
+    let TxnHeader { kind, client_id, .. } = foreign.header;
+    let needs_none = matches!(kind, kind::DELETE_CONTAINER | kind::ERROR);
+    kind == kind::CLOSE_SESSION || client_id == NO_SESSION && needs_none
 }
 
 /// Who did what.

@@ -15,7 +15,7 @@ use crate::replica::clients::WriteBatch;
 use crate::replica::machine::{
     Batch, Decider, NO_CONNECTION, Origin, Txn, TxnOp, followed_session,
 };
-use crate::replica::migration::{Asked, Stage};
+use crate::replica::migration::{Stage, Unproven};
 use crate::replica::request::ConnId;
 use crate::tree::acl::Identity;
 use crate::zookeeper::txn::kind;
@@ -24,39 +24,62 @@ impl Replica {
     pub(super) fn revalidated(&mut self, session: i64, is_valid: bool) {
         let Some(txn) = self.following.waiting.attached(session) else { return };
         if !is_valid {
-            let (op, code) = (OpCode::CreateSession as i32, ErrorCode::SessionExpired as i32);
-            let refuse = TxnOp::Refuse { op, code };
-            return self.following.push_txn(txn.origin, session, txn.cxid, &[], &refuse);
+            let is_proven = mutant!("expired-without-proof");
+            let expired = Unproven::Expired(txn);
+            return if is_proven { self.proven(expired) } else { self.prove(expired) };
         }
         // What it did elsewhere is to come first: its client may have seen that.
         if let Some(learner) = self.following.learner() {
             learner.sync(session, txn.cxid);
             // From here on: what the connection before asks for would come behind what this one reads.
             self.following.set_owner(session, (txn.origin.server, txn.origin.conn));
-            self.following.waiting.sync(Asked::Attach(txn));
+            self.following.waiting.sync(txn);
         }
     }
 
+    /// ZooKeeper's leader has answered a SYNC.
     pub(super) fn zookeeper_synced(&mut self) {
-        match self.following.waiting.synced() {
-            Some(Asked::Sync(txn)) => {
+        let Some(txn) = self.following.waiting.synced() else { return };
+        self.following.push_txn(txn.origin, txn.session, txn.cxid, &[], &txn.op);
+        if let TxnOp::AttachSession { timeout_ms, .. } = txn.op
+            && let Some(learner) = self.following.learner()
+        {
+            learner.heard(txn.session, timeout_ms);
+        }
+    }
+
+    /// Something waits until ZooKeeper's leader has proved that it leads.
+    pub(super) fn prove(&mut self, what: Unproven) {
+        self.following.waiting.prove(what);
+        self.probe();
+    }
+
+    /// Sends a probe, if something waits for one and none is on its way.
+    pub(super) fn probe(&mut self) {
+        if let Some(number) = self.following.waiting.next_probe(self.consensus.term())
+            && let Some(learner) = self.following.learner()
+        {
+            learner.probe(number);
+        }
+    }
+
+    /// ZooKeeper's leader has proved that it led when this was said or asked for, and all that came before goes into
+    /// the log first.
+    pub(super) fn proven(&mut self, what: Unproven) {
+        match what {
+            Unproven::Sync(txn) => {
                 self.following.push_txn(txn.origin, txn.session, txn.cxid, &[], &txn.op);
             }
-            Some(Asked::Attach(txn)) => {
-                self.following.push_txn(txn.origin, txn.session, txn.cxid, &[], &txn.op);
-                if let TxnOp::AttachSession { timeout_ms, .. } = txn.op
-                    && let Some(learner) = self.following.learner()
-                {
-                    learner.heard(txn.session, timeout_ms);
-                }
+            Unproven::Expired(txn) => {
+                let (op, code) = (OpCode::CreateSession as i32, ErrorCode::SessionExpired as i32);
+                let refuse = TxnOp::Refuse { op, code };
+                self.following.push_txn(txn.origin, txn.session, txn.cxid, &[], &refuse);
             }
-            Some(Asked::CutOver(attempt))
-                if self.following.cutover.is_at(Stage::Syncing, attempt) =>
-            {
+            Unproven::CutOver(attempt) if self.following.cutover.is_at(Stage::Syncing, attempt) => {
                 self.following.cutover.advance(Stage::Applying);
             }
             // An earlier attempt, which was given up.
-            Some(Asked::CutOver(_)) | None => {}
+            Unproven::CutOver(_) => {}
         }
     }
 
@@ -94,11 +117,7 @@ impl Replica {
                 return;
             }
             TxnOp::Client { op, .. } if *op == OpCode::Sync as i32 => {
-                if let Some(learner) = self.following.learner() {
-                    learner.sync(txn.session, txn.cxid);
-                    self.following.waiting.sync(Asked::Sync(txn));
-                }
-                return;
+                return self.prove(Unproven::Sync(txn));
             }
             _ => {}
         }

@@ -30,13 +30,14 @@ impl World {
                 let links: Vec<_> = self.hosts.iter().filter_map(|host| host.link).collect();
                 if let Some(link) = links.first() {
                     self.note(|| "the link breaks".to_owned());
-                    self.leader.close(*link);
+                    self.close_link(*link);
                 }
             }
             16..19 => {
                 self.slow_until_us = self.now_us + self.rng.range(500_000, 5_000_000);
                 self.note(|| "ZooKeeper commits nothing for a time".to_owned());
             }
+            19..22 => self.hang_leader(),
             _ => {}
         }
     }
@@ -73,7 +74,7 @@ impl World {
         host.restarts_at_us = self.now_us + self.rng.range(100_000, 2_000_000);
         self.looks.retain(|(at, ..)| *at != id);
         if let Some(link) = host.link.take() {
-            self.leader.close(link);
+            self.close_link(link);
         }
         for client in self.clients.iter_mut().filter(|it| it.place.is_some_and(|(at, _)| at == id))
         {
