@@ -17,7 +17,7 @@ use lockkeeper_core::replica::{
 
 use super::super::conn::Violation;
 use super::super::rng::Rng;
-use super::super::zookeeper::{Leader, Lie, Ticks};
+use super::super::zookeeper::{BEGINS_MS, Leader, Lie, Ticks};
 use super::client::{Asked, Client};
 use super::host::{Host, SERVERS, Todo};
 use links::Deposed;
@@ -190,7 +190,7 @@ impl World {
         // Clients of ZooKeeper are gone; their sessions end in time.
         for _ in 0..CUTOVERS_MAX {
             self.is_wild = false;
-            if self.rng.chance(250) {
+            if self.rng.chance(500) {
                 self.depose()?;
             }
             if self.is_cut_over {
@@ -419,7 +419,7 @@ impl World {
         for id in 1..=SERVERS {
             self.deliver(id);
             self.carry(id)?;
-            let (now_us, wall_ms) = (self.now_us, now_ms + 1_700_000_000_000);
+            let (now_us, wall_ms) = (self.now_us, now_ms + BEGINS_MS);
             self.hosts[usize::from(id) - 1].step(Input::Tick { now_us, wall_ms });
             self.turn(id)?;
         }

@@ -22,6 +22,8 @@ use super::snapshot::{Lists, Snapshot};
 
 /// What stands behind a snapshot.
 const SEAL: &[u8] = b"\0\0\0\x0aBenWasHere";
+/// The wall clock of all servers when a world begins, ms since the epoch.
+pub const BEGINS_MS: i64 = 1_700_000_000_000;
 /// The opcode of a sync.
 const SYNC: i32 = 9;
 
@@ -518,7 +520,7 @@ impl Leader {
 
     fn next_header(&mut self, session: i64, cxid: i32) -> TxnHeader {
         self.counter += 1;
-        let (zxid, time_ms) = (self.last_proposed(), self.now_ms);
+        let (zxid, time_ms) = (self.last_proposed(), BEGINS_MS + self.now_ms);
         TxnHeader { client_id: session, cxid, zxid, time_ms, kind: 0 }
     }
 

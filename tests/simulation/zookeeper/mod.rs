@@ -14,5 +14,5 @@ pub mod leader;
 pub mod link;
 pub mod snapshot;
 
-pub use leader::{Leader, Lie, Ticks};
+pub use leader::{BEGINS_MS, Leader, Lie, Ticks};
 pub use link::LinkId;
