@@ -517,3 +517,39 @@ impl Following {
         self.watched_zxid = self.watched_zxid.max(zxid);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_more_than_a_minute_from_that_of_zookeeper_stands_against_a_cutover() {
+        const NOW_MS: i64 = 1_700_000_000_000;
+        let joining = Joining { server_id: 200, from_zxid: 0, accepted_epoch: 0, login: None };
+        let learner = Box::new(Learner::new(joining, 0));
+        let mut following = Following {
+            link: Link::Up(Up {
+                learner,
+                remote: "zk:2888".to_owned(),
+                snapshot: None,
+                is_current: false,
+                ahead_ms: None,
+            }),
+            ..Following::default()
+        };
+        following.stamped(NOW_MS - 7_200_000, NOW_MS);
+        assert_eq!(following.is_skewed(), None, "it was written before the link was made");
+        following.current();
+        assert_eq!(following.is_skewed(), None, "nothing came yet");
+        for (time_ms, words) in [
+            (NOW_MS - 7_200_000, Some("7200 s ahead of")),
+            (NOW_MS + 61_000, Some("61 s behind")),
+            (NOW_MS - 60_000, None),
+        ] {
+            following.stamped(time_ms, NOW_MS);
+            let told = following.is_skewed();
+            assert_eq!(told.is_some(), words.is_some(), "{told:?}");
+            assert!(words.is_none_or(|words| told.unwrap().contains(words)));
+        }
+    }
+}
