@@ -101,7 +101,7 @@ async fn status(source: &dyn Source) -> Result<Value, (StatusCode, String)> {
     }
 }
 
-/// What an operator does next, where a migration is in the phase of this name.
+/// Next step of an operator, where a migration is in the phase of this name.
 pub(super) fn next_step(state: &str) -> Option<&'static str> {
     let phase = Phase::ALL.iter().find(|phase| phase.name() == state)?;
     Some(match phase {

@@ -24,7 +24,7 @@ use crate::replica::{Inspect, MigrateOrder, Report, Status};
 /// An answer on its way.
 pub(crate) type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What an operator says of ZooKeeper's machines, before a cutover and before the end of a live migration.
+/// Words of an operator about ZooKeeper's machines, before a cutover and before the end of a live migration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZooKeeperWords {
     /// AdminServers, `host:port`: each has to answer.

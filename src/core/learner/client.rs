@@ -35,7 +35,7 @@ pub const PROPOSALS_MAX: usize = 1000;
 
 /// The opcode of a sync, which has an answer of its own.
 const SYNC: i32 = 9;
-/// What no server of ZooKeeper ever deletes.
+/// Path that no server of ZooKeeper ever deletes.
 const UNDELETABLE: &str = "/zookeeper";
 /// The session of what no client asks for.
 pub const NO_SESSION: i64 = 0;

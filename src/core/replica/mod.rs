@@ -114,7 +114,7 @@ pub struct Replica {
     output: Output,
     /// Committed entries that are applied next.
     unapplied: VecDeque<RaftEntry>,
-    /// What clients and operators have said while a part of an entry was applied.
+    /// Inputs of clients and operators that came while a part of an entry was applied.
     deferred: VecDeque<Input>,
     figures: Figures,
 }

@@ -36,7 +36,7 @@ impl Tree {
         self.let_leave(ctx, &mut Leaving::of(ctx.session, false), usize::MAX, events);
     }
 
-    /// The same, as ZooKeeper has done it.
+    /// Removes them as ZooKeeper has done it.
     pub fn close_session_foreign(&mut self, ctx: &Context<'_>, events: &mut Vec<Event>) {
         self.let_leave(ctx, &mut Leaving::of(ctx.session, true), usize::MAX, events);
     }

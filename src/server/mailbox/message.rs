@@ -52,7 +52,7 @@ pub(in crate::server) enum Message {
     Migrate {
         /// What.
         order: MigrateOrder,
-        /// What the operator says of ZooKeeper's machines.
+        /// Words of the operator about ZooKeeper's machines.
         words: ZooKeeperWords,
         /// Where the answer goes.
         answer: oneshot::Sender<Report>,
@@ -177,7 +177,7 @@ pub(in crate::server) enum ZooKeeperEvent {
         order: MigrateOrder,
         /// Its number.
         token: u64,
-        /// What is to be looked at again, or what stands against it.
+        /// Ports to be looked at again, or what stands against it.
         found: Result<Looked, String>,
     },
     /// The look while requests are held has ended.

@@ -39,7 +39,7 @@ pub(super) async fn connect(address: &str, longest: Duration) -> Result<TcpStrea
     }
 }
 
-/// What a look at a port has found.
+/// Outcome of a look at a port.
 #[derive(Debug, PartialEq, Eq)]
 enum Port {
     Open,
@@ -84,6 +84,7 @@ pub(super) async fn look(
     if hosts.is_empty() {
         return Err("it is not known which machines ZooKeeper runs on".to_owned());
     }
+    check_words(hosts, words)?;
     let mut looks = TaskSet::default();
     for host in hosts {
         let (host, words) = (host.clone(), words.clone());
@@ -110,7 +111,23 @@ pub(super) async fn look(
     Ok(looked)
 }
 
-/// The ports for clients of a machine, and its AdminServers that answer.
+/// Checks that an operator speaks of machines that are looked at: a name that is spelled otherwise settles nothing.
+fn check_words(hosts: &[ZooKeeperHost], words: &ZooKeeperWords) -> Result<(), String> {
+    let known = |name: &str| hosts.iter().any(|known| known.host == name);
+    let of_address = |one: &String| parted(one).map_or_else(|| one.clone(), |(host, _)| host);
+    let named = words.admins.iter().chain(&words.ports).map(of_address);
+    let Some(unknown) = named.chain(words.silent.iter().cloned()).find(|name| !known(name)) else {
+        return Ok(());
+    };
+    let names: Vec<&str> = hosts.iter().map(|known| known.host.as_str()).collect();
+    Err(format!(
+        "{unknown}: no machine of ZooKeeper has this name in its configuration or in what was said to follow it, but \
+         {}",
+        names.join(", ")
+    ))
+}
+
+/// Ports for clients of a machine, and its AdminServers that answer.
 async fn look_at_host(
     host: ZooKeeperHost,
     words: &ZooKeeperWords,
@@ -256,7 +273,7 @@ fn client_ports(text: &str) -> Vec<u16> {
     text.lines().filter_map(line).collect()
 }
 
-/// What an AdminServer of ZooKeeper answers to a command.
+/// Answer of an AdminServer of ZooKeeper to a command.
 async fn ask(admin: &str, command: &str, longest: Duration) -> Result<Value, String> {
     let words = |error: io::Error| error.to_string();
     let asking = async {
@@ -371,6 +388,23 @@ mod tests {
         let admin = admin_server(None, 0).await;
         let refused = look(&[host(&[closed])], &words(admin)).await.unwrap_err();
         assert!(refused.contains("--ports"), "as ZooKeeper 3.5: {refused}");
+    }
+
+    #[tokio::test]
+    async fn a_word_about_another_machine_is_refused() {
+        let (_, port) = listener().await;
+        let other = || vec!["zk9:2181".to_owned()];
+        for words in [
+            ZooKeeperWords { admins: other(), ..said(&[port]) },
+            ZooKeeperWords { ports: other(), ..said(&[]) },
+            ZooKeeperWords { silent: vec!["zk9".to_owned()], ..said(&[port]) },
+        ] {
+            let refused = look(&[host(&[port])], &words).await.unwrap_err();
+            assert!(
+                refused.contains("zk9: no machine") && refused.contains("127.0.0.1"),
+                "{refused}"
+            );
+        }
     }
 
     #[tokio::test]

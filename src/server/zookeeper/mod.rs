@@ -35,7 +35,7 @@ pub(super) struct ZooKeeper {
     /// Number of the present link.
     number: u64,
     room: watch::Sender<bool>,
-    /// What is looked at again before the entry of the cutover.
+    /// Ports that are looked at again before the entry of the cutover.
     looked: Arc<Looked>,
     orders: HashMap<u64, oneshot::Sender<Report>>,
 }

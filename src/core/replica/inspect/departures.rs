@@ -108,8 +108,7 @@ impl Departures {
         self.note_gone(&mut gone, cause, time_ms, tree)
     }
 
-    /// The same of a transaction that is carried out in portions, by one who measures: in how many it is not known
-    /// whether they held the lock.
+    /// Keeps in mind a portion of a transaction. Of how many contenders it is not known whether they held the lock.
     pub(in crate::replica) fn note_portion(
         &mut self,
         events: &[Event],

@@ -156,7 +156,7 @@ impl Figures {
         self.counts.lock_stays_unmeasured += stays.unmeasured;
     }
 
-    /// The same of a transaction that is carried out in portions. `is_measured`: this server would measure it.
+    /// Keeps a portion of a transaction in mind. `is_measured`: this server would measure the transaction.
     pub(in crate::replica) fn note_portion(
         &mut self,
         events: &[Event],

@@ -18,7 +18,7 @@ pub(in crate::replica) struct Underway {
     pub(in crate::replica) at: (u64, u64),
     /// Its transactions that are not applied; the first one ends a session.
     pub(in crate::replica) txns: std::vec::IntoIter<Txn>,
-    /// What it still has to remove.
+    /// Ephemerals that are left.
     pub(in crate::replica) leaving: Leaving,
     /// The digest of the state before that.
     pub(in crate::replica) digest: u128,

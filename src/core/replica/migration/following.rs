@@ -17,7 +17,7 @@ use crate::replica::machine::{BatchBuilder, MigrateOp, Origin, Txn, TxnOp};
 use crate::replica::request::ConnId;
 use crate::tree::acl::Identity;
 
-/// What came from ZooKeeper and is not applied yet: beyond that the shell reads no more. All of it may go to the log
+/// Bytes from ZooKeeper that are not applied yet: beyond that the shell reads no more. All of it may go to the log
 /// and to the other servers in one turn.
 const UNLOGGED_BYTES_MAX: usize = 1 << 20;
 /// By how much the clock here may differ from ZooKeeper's, milliseconds: znodes with a time to live would end at
@@ -41,7 +41,7 @@ pub enum LinkInput {
     Up {
         /// With whom, `host:port`.
         remote: String,
-        /// Who has said its epoch there: of all that did so in time, the one with the highest.
+        /// Learner to which its epoch was said there: of all in time, the one with the highest.
         learner: Box<Learner>,
     },
     /// It brought these bytes.

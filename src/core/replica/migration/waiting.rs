@@ -32,7 +32,7 @@ struct Given {
     origin: Origin,
 }
 
-/// What a probe was sent for.
+/// Purpose of a probe.
 #[derive(Debug)]
 pub(in crate::replica) enum Unproven {
     /// A client's sync: everything that was committed is to come first.
@@ -61,7 +61,7 @@ pub(in crate::replica) struct Waiting {
     attaching: BTreeMap<i64, VecDeque<Option<Txn>>>,
     /// Sessions that ZooKeeper has given to this ensemble, in the order of their SYNCs.
     syncs: VecDeque<Txn>,
-    /// What waits for a proof, oldest first.
+    /// Answers that wait for a proof, oldest first.
     unproven: VecDeque<Unproven>,
     /// The probe that is on its way, and how many it is for.
     probe: Option<(i32, usize)>,
