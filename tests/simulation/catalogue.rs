@@ -237,6 +237,7 @@ pub const CATALOGUE: &[Mutant] = &[
     mutant("given-up-cutover-goes-on", Migration, 200),
     mutant("writes-behind-lost-go-on", Migration, 40),
     mutant("expired-without-proof", Migration, 20),
+    mutant("write-before-its-sync", Migration, 10),
     // --- what is read
     mutant("sync-without-quorum", Three, 20),
     mutant("read-index-not-awaited", Three, 20),

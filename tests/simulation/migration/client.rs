@@ -1,8 +1,10 @@
-//! A client: one session at a time, one request at a time, each to its own znode; and now and then two at once, of
-//! which the second one may only be done behind the first one.
+//! A client: one session at a time, one request at a time, each to its own znode; and now and then several at once, of
+//! which each may only be done behind those before it.
 //!
 //! *Owns* what it was acknowledged, and what may have happened besides. *Invariant*: it says something often enough to
 //! keep its session, until it closes that.
+
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use lockkeeper_core::proto::request::{Create, CreateKind, Request};
@@ -21,11 +23,11 @@ pub enum Asked {
     /// Its second znode, which is set behind the first one.
     Mirror,
     Set,
-    /// The first znode and, behind it, the second one: neither is answered.
-    SetBoth,
-    /// Of these, the first one is answered.
-    SetSecond,
+    /// The second znode, to what the first one was to have.
+    SetMirror,
     Sync,
+    /// The first znode: not what is only set behind it.
+    Get,
     Ping,
     /// `/zookeeper/config`, with a watch.
     Members,
@@ -43,7 +45,8 @@ pub struct Client {
     password: Vec<u8>,
     is_open: bool,
     xid: i32,
-    pub asked: Option<(i32, Asked)>,
+    /// Not answered, oldest first.
+    pub asked: VecDeque<(i32, Asked)>,
     /// The highest zxid that it has seen.
     pub zxid: i64,
     /// What ZooKeeper had committed when it asked.
@@ -71,7 +74,7 @@ impl Client {
             password: vec![0; 16],
             is_open: false,
             xid: 0,
-            asked: None,
+            asked: VecDeque::new(),
             zxid: 0,
             committed: 0,
             acknowledged: 0,
@@ -96,7 +99,7 @@ impl Client {
 
     /// Whether it may ask for something.
     pub fn is_idle(&self) -> bool {
-        self.is_open && self.asked.is_none()
+        self.is_open && self.asked.is_empty()
     }
 
     /// Connects to that server.
@@ -120,20 +123,19 @@ impl Client {
         self.place = None;
         self.is_open = false;
         self.members = None;
-        match self.asked.take() {
-            Some((_, Asked::Set | Asked::SetBoth)) => self.unknown += 1,
-            // Done or not, it wants another one.
-            Some((_, Asked::Close)) => self.begin_anew(),
-            Some((
-                _,
+        for (_, asked) in std::mem::take(&mut self.asked) {
+            match asked {
+                Asked::Set => self.unknown += 1,
+                // Done or not, it wants another one.
+                Asked::Close => self.begin_anew(),
                 Asked::Create
                 | Asked::Mirror
-                | Asked::SetSecond
+                | Asked::SetMirror
                 | Asked::Sync
+                | Asked::Get
                 | Asked::Ping
-                | Asked::Members,
-            ))
-            | None => {}
+                | Asked::Members => {}
+            }
         }
     }
 
@@ -159,28 +161,26 @@ impl Client {
                 ttl_ms: 0,
                 kind: CreateKind::Create2,
             }),
-            Asked::Set | Asked::SetBoth | Asked::SetSecond => set(self.path(), self.xid),
+            Asked::Set => set(self.path(), self.xid),
+            Asked::SetMirror => set(self.mirror(), self.xid - 1),
+            Asked::Get => Request::GetData { path, watch: false },
             Asked::Sync => Request::Sync { path: Some(path) },
             Asked::Ping => Request::Ping,
             Asked::Members => Request::GetData { path: "/zookeeper/config".into(), watch: true },
             Asked::Close => Request::CloseSession,
         };
-        self.asked = Some((self.xid, asked));
+        self.asked.push_back((self.xid, asked));
         Some(Input::Requests { conn, requests: vec![encoded(self.xid, &request)] })
     }
 
-    /// Whether it has asked for its first znode to be set, and may ask for the second one without waiting.
-    pub fn may_follow(&self) -> bool {
-        self.has_mirror && matches!(self.asked, Some((_, Asked::Set)))
-    }
-
-    /// Asks for the second znode to be set to what the first one is to have.
-    pub fn follow(&mut self) -> Option<Input> {
-        let (_, conn) = self.place?;
-        let request = set(self.mirror(), self.xid);
-        self.xid += 1;
-        self.asked = Some((self.xid, Asked::SetBoth));
-        Some(Input::Requests { conn, requests: vec![encoded(self.xid, &request)] })
+    /// What it may ask for without waiting for what it asked for last.
+    pub fn next(&self) -> Option<Asked> {
+        match self.asked.back()?.1 {
+            Asked::Set if self.has_mirror => Some(Asked::SetMirror),
+            Asked::Sync if self.has_created => Some(Asked::Get),
+            Asked::Get => Some(Asked::Set),
+            _ => None,
+        }
     }
 
     /// A frame arrives.
@@ -212,17 +212,8 @@ impl Client {
                 None => Err(format!("client {}: an event without a watch", self.number)),
             };
         }
-        let Some((asked_xid, asked)) = self.asked.take() else {
+        let Some((asked_xid, asked)) = self.asked.pop_front() else {
             return Err(format!("client {}: a reply to nothing", self.number));
-        };
-        let is_first = asked == Asked::SetBoth && xid == asked_xid - 1;
-        // With the answer to the first one, the first one is no more unknown.
-        let (asked_xid, asked) = match asked {
-            Asked::SetBoth if is_first => {
-                self.asked = Some((asked_xid, Asked::SetSecond));
-                (xid, Asked::Set)
-            }
-            _ => (asked_xid, asked),
         };
         if asked != Asked::Ping && xid != asked_xid {
             return Err(format!("client {}: xid {xid} for {asked_xid}", self.number));
@@ -239,7 +230,7 @@ impl Client {
         self.answers += 1;
         match (asked, code) {
             (Asked::Mirror, 0 | -110) => self.has_mirror = true,
-            (Asked::SetSecond, 0) => self.zxids.push(zxid),
+            (Asked::SetMirror, 0) => self.zxids.push(zxid),
             (Asked::Create, 0 | -110) => {
                 self.has_created = true;
                 if code == 0 {
@@ -261,6 +252,13 @@ impl Client {
                 ));
             }
             (Asked::Sync | Asked::Ping, 0) => {}
+            (Asked::Get, 0) => {
+                let data = reader.buffer("data").map_err(|bad| bad.to_string())?;
+                let data = String::from_utf8_lossy(&data.unwrap_or_default()).into_owned();
+                if data.parse().is_ok_and(|set: i32| set > asked_xid) {
+                    return Err(format!("client {}: {asked_xid} reads {data}", self.number));
+                }
+            }
             (Asked::Members, 0) => {
                 let data = reader.buffer("data").map_err(|bad| bad.to_string())?;
                 let data = data.unwrap_or_default();

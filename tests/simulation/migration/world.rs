@@ -338,7 +338,7 @@ impl World {
     /// Clients say nothing more, until all servers have one state.
     fn hush(&mut self) -> Result<(), Violation> {
         self.until(QUIET_STEPS, "nothing is on its way", |world| {
-            world.clients.iter().all(|client| client.asked.is_none())
+            world.clients.iter().all(|client| client.asked.is_empty())
         })?;
         for _ in 0..200 {
             self.advance()?;
@@ -484,7 +484,7 @@ impl World {
             client.receive(frames.split_to(length), self.now_us)?;
         }
         if close {
-            self.seen.unanswered += u64::from(client.asked.is_some());
+            self.seen.unanswered += u64::from(!client.asked.is_empty());
             client.closed();
         }
         let session = self.clients[at].session;
@@ -513,7 +513,7 @@ impl World {
                 Some((id, client.connect(id, self.conns)))
             }
             Some((id, conn)) if self.is_wild && self.rng.chance(10) => {
-                self.seen.unanswered += u64::from(client.asked.is_some());
+                self.seen.unanswered += u64::from(!client.asked.is_empty());
                 client.closed();
                 Some((id, Input::Closed { conn }))
             }
@@ -530,10 +530,10 @@ impl World {
                 client.committed = if self.is_cut_over { 0 } else { self.leader.last_committed() };
                 client.ask(asked).map(|input| (id, input))
             }
-            Some((id, _)) if client.may_follow() && self.rng.chance(500) => {
-                client.follow().map(|input| (id, input))
-            }
-            Some(_) => None,
+            Some((id, _)) => match client.next().filter(|_| self.rng.chance(500)) {
+                Some(next) => client.ask(next).map(|input| (id, input)),
+                None => None,
+            },
         };
         let Some((id, input)) = input else { return Ok(()) };
         self.hosts[usize::from(id) - 1].step(input);

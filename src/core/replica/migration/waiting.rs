@@ -3,16 +3,17 @@
 //! *Owns* of each session the requests in the order in which they were given, what waits for a SYNC or for the word
 //! whether a session is open, and what waits for a proof. *Invariants*: a transaction answers the oldest request of its
 //! session that it can be of; what was given before that one and has no answer never gets one; no number of a probe is
-//! given twice. *Never* matches by anything but the session, and within it by the client's own number: this is all that
-//! ZooKeeper gives back.
+//! given twice; a request sets out behind the probe of a sync that its session asked for before it. *Never* matches by
+//! anything but the session, and within it by the client's own number: this is all that ZooKeeper gives back.
 //!
 //! A leader that was hung, and wakes deposed, answers as if it led until it notices. Answers that must not be believed
 //! then wait for a probe: a transaction that was asked for later. A majority has committed it, so no majority followed
-//! another leader when it was asked for. One probe is on its way at a time, for all that waited when it was sent.
+//! another leader when it was asked for. A probe is for all that waited when it was sent. Another one is sent when it
+//! is back, or when a session goes on behind a sync: ZooKeeper answers in order, and so its client is answered in order.
 //!
 //! Takes the place of `CommitProcessor.pendingRequests`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::learner::NO_SESSION;
 use crate::replica::machine::{Origin, Txn};
@@ -63,8 +64,10 @@ pub(in crate::replica) struct Waiting {
     syncs: VecDeque<Txn>,
     /// Answers that wait for a proof, oldest first.
     unproven: VecDeque<Unproven>,
-    /// The probe that is on its way, and how many it is for.
-    probe: Option<(i32, usize)>,
+    /// Probes that are on their way, oldest first, and how many each one is for.
+    probing: VecDeque<(i32, usize)>,
+    /// Sessions with a sync that no probe was sent for yet.
+    unprobed: BTreeSet<i64>,
     /// How many were sent, over all links: a leader may take one from a link that broke before.
     probes: u16,
 }
@@ -117,27 +120,43 @@ impl Waiting {
 
     /// Something waits for a proof.
     pub(in crate::replica) fn prove(&mut self, what: Unproven) {
+        if let Unproven::Sync(txn) = &what {
+            self.unprobed.insert(txn.session);
+        }
         self.unproven.push_back(what);
     }
 
-    /// The number of the probe that is to be sent now by the leader of this term.
+    /// Whether a session has a sync that no probe was sent for yet.
+    pub(in crate::replica) fn is_unprobed(&self, session: i64) -> bool {
+        self.unprobed.contains(&session) && !mutant!("write-before-its-sync")
+    }
+
+    /// Whether a probe is on its way.
+    pub(in crate::replica) fn is_probing(&self) -> bool {
+        !self.probing.is_empty()
+    }
+
+    /// The number of the probe that is to be sent now by the leader of this term; `None`: nothing waits for one.
     pub(in crate::replica) fn next_probe(&mut self, term: u64) -> Option<i32> {
-        if self.probe.is_some() || self.unproven.is_empty() {
+        let probed: usize = self.probing.iter().map(|(_, count)| count).sum();
+        let count = self.unproven.len() - probed;
+        if count == 0 {
             return None;
         }
+        self.unprobed.clear();
         self.probes = self.probes.wrapping_add(1);
         // Another server of this ensemble, which leads no longer, may still have a link.
         let number = ((term as u32) << 16 | u32::from(self.probes)).cast_signed();
-        self.probe = Some((number, self.unproven.len()));
+        self.probing.push_back((number, count));
         Some(number)
     }
 
     /// A transaction came: what it proves.
     pub(in crate::replica) fn proven(&mut self, header: &TxnHeader) -> VecDeque<Unproven> {
-        let is_it = |(number, _): &mut (i32, usize)| {
-            header.client_id == NO_SESSION && header.cxid == *number
-        };
-        let count = self.probe.take_if(is_it).map_or(0, |(_, count)| count);
+        let is_it =
+            |(number, _): &(i32, usize)| header.client_id == NO_SESSION && header.cxid == *number;
+        let Some(place) = self.probing.iter().position(is_it) else { return VecDeque::new() };
+        let count: usize = self.probing.drain(..=place).map(|(_, count)| count).sum();
         self.unproven.drain(..count).collect()
     }
 
@@ -198,9 +217,15 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replica::machine::{Identities, TxnOp};
 
     fn origin(sequence: u64) -> Origin {
         Origin { server: 1, conn: 1, sequence }
+    }
+
+    fn txn(session: i64) -> Txn {
+        let (cxid, ids, op) = (0, Identities::new(), TxnOp::CloseSession);
+        Txn { origin: origin(9), session, cxid, ids, op }
     }
 
     fn header(client_id: i64, cxid: i32, kind: i32) -> TxnHeader {
@@ -237,14 +262,6 @@ mod tests {
 
     #[test]
     fn when_the_link_breaks_writes_are_lost_and_the_rest_can_be_asked_again() {
-        use crate::replica::machine::{Identities, TxnOp};
-        let txn = |session| Txn {
-            origin: origin(9),
-            session,
-            cxid: 0,
-            ids: Identities::new(),
-            op: TxnOp::CloseSession,
-        };
         let mut waiting = Waiting::default();
         waiting.give(7, 1, origin(1));
         waiting.attach(txn(8));
@@ -269,14 +286,30 @@ mod tests {
         let first = waiting.next_probe(7).unwrap();
         waiting.prove(Unproven::CutOver(2));
         waiting.prove(Unproven::CutOver(3));
-        assert_eq!(waiting.next_probe(7), None, "one is on its way");
+        assert!(waiting.is_probing());
         assert_eq!(waiting.proven(&probed(first + 1)).len(), 0);
         assert_eq!(waiting.proven(&header(5, first, kind::ERROR)).len(), 0, "it is a client's");
         let proven = waiting.proven(&probed(first));
         assert!(matches!(proven.iter().collect::<Vec<_>>()[..], [Unproven::CutOver(1)]));
         assert_eq!(waiting.proven(&probed(first)).len(), 0, "once");
         let second = waiting.next_probe(7).unwrap();
+        assert_eq!(waiting.next_probe(7), None, "it is for all that waits");
         assert_eq!(waiting.proven(&probed(second)).len(), 2);
         assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn a_session_that_goes_on_behind_its_sync_needs_a_probe_first() {
+        let probed = |cxid: i32| header(NO_SESSION, cxid, kind::ERROR);
+        let mut waiting = Waiting::default();
+        waiting.prove(Unproven::Expired(txn(8)));
+        let first = waiting.next_probe(7).unwrap();
+        waiting.prove(Unproven::Sync(txn(9)));
+        assert_eq!((waiting.is_unprobed(8), waiting.is_unprobed(9)), (false, true));
+        let second = waiting.next_probe(7).unwrap();
+        assert!(!waiting.is_unprobed(9));
+        assert!(matches!(waiting.proven(&probed(first)).pop_front(), Some(Unproven::Expired(_))));
+        assert!(matches!(waiting.proven(&probed(second)).pop_front(), Some(Unproven::Sync(_))));
+        assert!(waiting.is_empty() && !waiting.is_probing());
     }
 }

@@ -280,7 +280,9 @@ impl Replica {
         for proven in self.following.waiting.proven(&header) {
             self.proven(proven);
         }
-        self.probe();
+        if !self.following.waiting.is_probing() {
+            self.probe();
+        }
     }
 
     /// ZooKeeper did something after the cutover.

@@ -51,10 +51,12 @@ impl Replica {
     /// Something waits until ZooKeeper's leader has proved that it leads.
     pub(super) fn prove(&mut self, what: Unproven) {
         self.following.waiting.prove(what);
-        self.probe();
+        if !self.following.waiting.is_probing() {
+            self.probe();
+        }
     }
 
-    /// Sends a probe, if something waits for one and none is on its way.
+    /// Sends a probe, if something waits for one that was not sent.
     pub(super) fn probe(&mut self) {
         if let Some(number) = self.following.waiting.next_probe(self.consensus.term())
             && let Some(learner) = self.following.learner()
@@ -132,6 +134,9 @@ impl Replica {
             _ => (kind::CLOSE_SESSION, &[][..]),
         };
         let ids: Vec<Identity> = txn.ids.iter().filter(|id| !id.is_mark()).cloned().collect();
+        if self.following.waiting.is_unprobed(txn.session) {
+            self.probe();
+        }
         if let Some(learner) = self.following.learner() {
             learner.request(txn.session, txn.cxid, op, body, &ids);
             self.following.waiting.give(txn.session, txn.cxid, txn.origin);
