@@ -237,8 +237,9 @@ fn cutover(flags: &CutoverFlags) -> Result<Said, Failure> {
     let json = post(&flags.admin, &target)?;
     let zxid = json["zxid"].as_str().unwrap_or("unknown");
     let text = format!(
-        "this ensemble has taken over at zxid {zxid}; stop ZooKeeper now, keep it from starting again, and then: \
-         lockkeeper migrate finish\n"
+        "this ensemble has taken over at zxid {zxid}; {}\nstop ZooKeeper now, keep it from starting again, and then: \
+         lockkeeper migrate finish\n",
+        expired(&json)
     );
     Ok(Said { text, json })
 }
@@ -305,6 +306,16 @@ fn post(flags: &AdminFlags, target: &str) -> Result<Value, Failure> {
     }
 }
 
+/// Sessions that have ended since it follows because their clients were not heard from.
+fn expired(json: &Value) -> String {
+    match (json["expired"].as_u64(), json["expired_last"].as_str()) {
+        (Some(count), Some(last)) => {
+            format!("{count} sessions have ended unheard since it follows, {last} the last one")
+        }
+        (_, _) => "no session has ended unheard since it follows".to_owned(),
+    }
+}
+
 /// A status for people.
 fn text(json: &Value) -> String {
     let state = json["state"].as_str().unwrap_or("unknown");
@@ -316,10 +327,7 @@ fn text(json: &Value) -> String {
     };
     let words = |key: &str| json[key].as_str().unwrap_or_default().to_owned();
     line("why", words("why"));
-    if let Some(znodes) = json["copied_znodes"].as_u64() {
-        let mib = json["copied_bytes"].as_u64().unwrap_or(0) >> 20;
-        line("copy", format!("{znodes} znodes have come so far ({mib} MiB)"));
-    }
+    line("copy", words("copy").trim_start_matches("copy ").to_owned());
     if state != "none" {
         line("zxid", words("zxid"));
         line(
@@ -333,6 +341,10 @@ fn text(json: &Value) -> String {
                 json["sessions"], json["sessions_elsewhere"]
             ),
         );
+        line("expired", expired(json));
+        for note in json["notes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            line("note", note.to_owned());
+        }
         line("leader", words("leader"));
         line("next", words("next"));
         if json["alarms"].as_u64().unwrap_or(0) > 0 {

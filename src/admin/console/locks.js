@@ -5,6 +5,7 @@ const SHOWN_MAX = 10;
 function client(shown) {
   if (shown.client === "connected") return [h("code", { class: "nowrap" }, shown.remote), shown.server ? " at server " + shown.server : ""];
   if (shown.client === "disconnected") return h("span", { class: "bad" }, "not connected");
+  if (shown.client === "elsewhere") return "at ZooKeeper, or gone";
   return shown.client === "none" ? "no session" : "?";
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::admin::Source;
 use crate::admin::http::{Answer, Question, told};
 use crate::admin::source::ZooKeeperWords;
-use crate::replica::inspect::{Inspect, MIGRATION_UNKNOWN, MigrationReport, Report};
+use crate::replica::inspect::{CopyReport, Inspect, MIGRATION_UNKNOWN, MigrationReport, Report};
 use crate::replica::{MigrateOrder, Phase};
 
 /// What a request wants.
@@ -78,7 +78,9 @@ async fn carry_out(asked: &Question<'_>, what: Migrate) -> Result<Value, (Status
     };
     match done {
         Ok(zxid) if what == Migrate::CutOver => {
-            Ok(json!({ "state": Phase::CutOver.name(), "zxid": zxid }))
+            let mut shown = status(source).await?;
+            (shown["state"], shown["zxid"]) = (json!(Phase::CutOver.name()), json!(zxid));
+            Ok(shown)
         }
         Ok(_) => status(source).await,
         Err(words) if words.ends_with("leads: ask that one") => {
@@ -134,8 +136,13 @@ fn shown(report: &MigrationReport) -> Value {
         "zookeeper_epoch": report.epoch,
         "compared": report.compared,
         "compared_zxid": format!("{:#x}", report.compared_zxid),
-        "copied_znodes": report.copied.map(|(znodes, _)| znodes),
-        "copied_bytes": report.copied.map(|(_, bytes)| bytes),
+        "copy": report.copy.as_ref().map(CopyReport::words),
+        "copied_znodes": report.copy.as_ref().map(|copy| copy.znodes),
+        "copied_bytes": report.copy.as_ref().map(|copy| copy.bytes),
+        "copy_attempt": report.copy.as_ref().map(|copy| copy.attempt),
+        "expired": report.expired,
+        "expired_last": (report.expired_last != 0).then(|| format!("{:#x}", report.expired_last)),
+        "notes": report.notes,
         "sessions": report.sessions,
         "sessions_elsewhere": report.sessions_elsewhere,
         "leads": own,

@@ -182,6 +182,7 @@ fn put_presence(shown: &mut Value, presence: &Presence) {
             ("connected", Some((server, remote, heard_ms)))
         }
         Presence::Disconnected => ("disconnected", None),
+        Presence::Elsewhere => ("elsewhere", None),
         Presence::Unknown => ("unknown", None),
         Presence::NoSession => ("none", None),
     };

@@ -113,6 +113,7 @@ fn client(shown: &Value) -> String {
             Some(_) => format!("not connected, ends in {}", duration(&shown["expires_in_ms"])),
             None => "not connected".to_owned(),
         },
+        Some("elsewhere") => "at ZooKeeper, or gone".to_owned(),
         Some("none") => "no session".to_owned(),
         Some(_) | None => "?".to_owned(),
     }

@@ -24,7 +24,8 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Reads the text of `/zookeeper/config`.
+    /// Reads the text of `/zookeeper/config`. Lines of groups and weights, which ZooKeeper's has where it votes by
+    /// those, are passed over: see [`Membership::has_groups`].
     ///
     /// # Errors
     /// Names the line that is none.
@@ -38,6 +39,9 @@ impl Membership {
                     parsed.map_err(|_| fault("not a hexadecimal number".to_string()))?;
                 continue;
             }
+            if groups::is_line(line) {
+                continue;
+            }
             let server = line.strip_prefix("server.").and_then(|rest| rest.split_once('='));
             let Some((id, spec)) = server else {
                 return Err(fault("neither server.N=... nor version=...".to_string()));
@@ -47,6 +51,13 @@ impl Membership {
         }
         membership.servers.sort_by_key(|spec| spec.id);
         Ok(membership)
+    }
+
+    /// Whether the ensemble of this text of `/zookeeper/config` votes by groups and weights: a majority of its servers
+    /// may be no majority there, and fewer of them one.
+    #[must_use]
+    pub fn has_groups(text: &str) -> bool {
+        text.lines().any(|line| groups::is_line(line.trim()))
     }
 
     /// What these server lines of a configuration file say otherwise, with the commands that would
@@ -140,6 +151,13 @@ mod tests {
                          version=100000005";
 
     #[test]
+    fn lines_of_groups_are_passed_over_and_told_of() {
+        let text = THREE.replace("version", "group.1=1:2\nweight.1=1\nversion");
+        assert_eq!(Membership::parse(&text), Membership::parse(THREE));
+        assert_eq!((Membership::has_groups(&text), Membership::has_groups(THREE)), (true, false));
+    }
+
+    #[test]
     fn the_text_of_the_config_znode_reads_and_prints_as_it_is() {
         let membership = Membership::parse(THREE).unwrap();
         assert_eq!(membership.version, 0x1_0000_0005);
@@ -151,7 +169,7 @@ mod tests {
     #[test]
     fn a_line_of_another_kind_is_named() {
         for (text, part) in [
-            ("group.1=1", "`group.1=1`: neither"),
+            ("peerType=observer", "`peerType=observer`: neither"),
             ("server.255=a:1:2", "the server id `255`"),
             ("server.1=a:1", "expected host:peerPort"),
             ("version=xyz", "hexadecimal"),

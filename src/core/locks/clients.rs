@@ -16,7 +16,10 @@ pub struct Clients<'a> {
     watches: BTreeMap<i64, Vec<&'a Watch>>,
     /// Sessions that watch a child itself, by the directory, with the child's name.
     watches_below: BTreeMap<&'a str, Vec<(i64, &'a str)>>,
+    /// Whether all that may have a client have answered.
     is_complete: bool,
+    /// Whether a client may be at an ensemble of ZooKeeper, which nothing here knows of.
+    may_be_elsewhere: bool,
 }
 
 /// Where a session's client is.
@@ -33,6 +36,8 @@ pub enum Presence {
     },
     /// It has no connection to any server.
     Disconnected,
+    /// It has none to any server of this ensemble: it is at the ZooKeeper that is followed, or gone.
+    Elsewhere,
     /// It has none to those servers that have answered.
     Unknown,
     /// There is no session: the znode is not ephemeral.
@@ -47,8 +52,12 @@ impl<'a> Clients<'a> {
         locals: &[(u64, &'a Local)],
         is_complete: bool,
     ) -> Clients<'a> {
-        let is_whole = locals.iter().all(|(_, local)| !local.is_cut);
-        let mut clients = Clients { is_complete: is_complete && is_whole, ..Clients::default() };
+        let is_whole = is_complete && locals.iter().all(|(_, local)| !local.is_cut);
+        let mut clients = Clients {
+            is_complete: is_whole && !snapshot.follows,
+            may_be_elsewhere: is_whole && snapshot.follows,
+            ..Clients::default()
+        };
         clients.timeouts_ms = snapshot.sessions.iter().map(|s| (s.id, s.timeout_ms)).collect();
         for (server, local) in locals {
             for standing in &local.sessions {
@@ -86,6 +95,7 @@ impl<'a> Clients<'a> {
                 heard_ms: connection.heard_ms,
             },
             None if self.is_complete => Presence::Disconnected,
+            None if self.may_be_elsewhere => Presence::Elsewhere,
             None => Presence::Unknown,
         }
     }

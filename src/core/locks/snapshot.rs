@@ -64,6 +64,8 @@ pub struct Snapshot {
     pub local: Local,
     /// Something was left out, for there was too much.
     pub is_cut: bool,
+    /// Whether an ensemble of ZooKeeper is followed, at which clients may be.
+    pub follows: bool,
 }
 
 /// A session, as all servers know it.

@@ -375,8 +375,12 @@ fn a_holder_without_a_connection_is_found_if_all_servers_have_answered() {
     let lock = world.lock();
     assert_eq!(findings(&lock), [FindingKind::HolderDisconnected]);
     assert!(lock.findings[0].text.contains("ends in 3997 ms"), "{:?}", lock.findings);
-    let world = World { is_partial: true, ..world };
+    let mut world = World { is_partial: true, ..world };
     assert_eq!(findings(&world.lock()), []);
+    // Its client may be at the ZooKeeper that is followed.
+    (world.is_partial, world.snapshot.follows) = (false, true);
+    let lock = world.lock();
+    assert_eq!((findings(&lock), &lock.holders[0].presence), (vec![], &Presence::Elsewhere));
 }
 
 #[test]

@@ -220,12 +220,12 @@ async fn look_again(looked: &Looked, longest: Duration) -> Result<(), String> {
     if obstacles.is_empty() { Ok(()) } else { Err(obstacles.join("; ")) }
 }
 
-/// Looks whether a majority of these voters is stopped, each with the ports at which it listens as long as it runs.
+/// Looks whether so many of these voters are stopped, each with the ports at which it listens as long as it runs.
 ///
 /// # Errors
 /// Which run, or may run.
 pub(super) async fn look_for_stopped(
-    voters: &[Vec<String>],
+    (voters, needed): (&[Vec<String>], usize),
     words: &ZooKeeperWords,
 ) -> Result<(), String> {
     if voters.is_empty() {
@@ -251,7 +251,7 @@ pub(super) async fn look_for_stopped(
         stopped += usize::from(obstacle.is_none());
         obstacles.extend(obstacle);
     }
-    if stopped > voters.len() / 2 { Ok(()) } else { Err(obstacles.join("; ")) }
+    if stopped >= needed { Ok(()) } else { Err(obstacles.join("; ")) }
 }
 
 fn parted(address: &str) -> Option<(String, u16)> {
@@ -436,14 +436,16 @@ mod tests {
         let gone = vec!["zookeeper.invalid:3888".to_owned()];
         let voters = [at(running), at(stopped), gone];
         let mut words = said(&[]);
-        let refused = look_for_stopped(&voters, &words).await.unwrap_err();
+        let refused = look_for_stopped((&voters, 2), &words).await.unwrap_err();
         assert!(
             refused.contains("runs at") && refused.contains("--silent zookeeper.invalid"),
             "{refused}"
         );
         words.silent.push("zookeeper.invalid".to_owned());
-        assert_eq!(look_for_stopped(&voters, &words).await, Ok(()));
+        assert_eq!(look_for_stopped((&voters, 2), &words).await, Ok(()));
+        let by_groups = look_for_stopped((&voters, 3), &words).await;
+        assert!(by_groups.unwrap_err().contains("runs at"), "one may be a majority by groups");
         drop(open);
-        assert_eq!(look_for_stopped(&voters, &said(&[])).await, Ok(()), "two of three");
+        assert_eq!(look_for_stopped((&voters, 2), &said(&[])).await, Ok(()), "two of three");
     }
 }

@@ -157,9 +157,9 @@ impl ZooKeeper {
                 });
             }
             MigrateOrder::Done => {
-                let voters = replica.zookeeper_voters();
+                let (voters, needed) = replica.zookeeper_voters();
                 self.tasks.spawn(Task::ZooKeeper, async move {
-                    let found = look_for_stopped(&voters, &words).await;
+                    let found = look_for_stopped((&voters, needed), &words).await;
                     let found = found.map(|()| Looked::default());
                     send(&driver, ZooKeeperEvent::Looked { order, token, found }).await;
                 });

@@ -14,9 +14,9 @@ pub mod znode;
 
 pub use measures::{Measure, Measurement};
 pub use questions::{
-    ConnectionReport, Inspect, Latency, MIGRATION_UNKNOWN, MigrationFigures, MigrationLink,
-    MigrationReport, Mode, NamespaceReport, PeerStatus, ProposalSizes, Report, SessionReport,
-    Standings, Status, Volume, WatchReport,
+    ConnectionReport, CopyReport, Inspect, Latency, MIGRATION_UNKNOWN, MigrationFigures,
+    MigrationLink, MigrationReport, Mode, NamespaceReport, PeerStatus, ProposalSizes, Report,
+    SessionReport, Standings, Status, Volume, WatchReport,
 };
 
 pub use znode::{ChildReport, ZnodeQuestion, ZnodeReport};

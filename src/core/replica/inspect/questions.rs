@@ -347,8 +347,14 @@ pub struct MigrationReport {
     pub compared: u64,
     /// The last one of them.
     pub compared_zxid: i64,
-    /// Znodes, and bytes of ZooKeeper's snapshot, that have come of a copy that is being made.
-    pub copied: Option<(u64, u64)>,
+    /// A copy that is being made.
+    pub copy: Option<CopyReport>,
+    /// Sessions that ZooKeeper has ended since this ensemble follows, because it did not hear from their clients.
+    pub expired: u64,
+    /// The last one of them; 0: none.
+    pub expired_last: i64,
+    /// What an operator should look at before the cutover.
+    pub notes: Vec<String>,
     /// As which server of ZooKeeper this ensemble joins.
     pub server_id: u8,
     /// Where a leader of ZooKeeper is looked for besides its configuration.
@@ -373,6 +379,35 @@ pub struct MigrationReport {
     pub requests_waiting: u64,
     /// What clients of ZooKeeper did after the cutover, since this server leads.
     pub alarms: u64,
+}
+
+/// How far a copy of ZooKeeper's state has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CopyReport {
+    /// Znodes that have come.
+    pub znodes: u64,
+    /// Bytes of ZooKeeper's snapshot that have come.
+    pub bytes: u64,
+    /// How many copies this server has begun since it leads, this one included; 0: it does not lead.
+    pub attempt: u64,
+    /// Since when it is being made, milliseconds.
+    pub since_ms: u64,
+    /// What it waits for; empty at a server that does not lead.
+    pub waits_for: &'static str,
+}
+
+impl CopyReport {
+    /// In words.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let Self { znodes, bytes, attempt, since_ms, waits_for } = *self;
+        let come = format!("copy has {znodes} znodes so far ({} MiB", bytes >> 20);
+        if attempt == 0 {
+            return come + ")";
+        }
+        let rate = znodes * 1000 / since_ms.max(1);
+        format!("{come}, {rate} znodes/s), attempt {attempt}, and waits for {waits_for}")
+    }
 }
 
 /// What was read and written below a znode of the root, since the start.

@@ -96,6 +96,10 @@ pub struct Migration {
     pub is_unproven: bool,
     /// Why it stopped.
     pub why: Text,
+    /// Sessions that ZooKeeper has ended since this ensemble follows, because it did not hear from their clients.
+    pub expired: u64,
+    /// The last session that is counted there; 0: none.
+    pub expired_last: i64,
     /// Whether the copy is whole: nothing of a snapshot that was written while its server worked on is pending.
     pub is_whole: bool,
 }
@@ -147,13 +151,15 @@ impl Migration {
         out.put_long(self.compared_zxid);
         out.put_string(self.why.as_str());
         out.extend_from_slice(&[u8::from(self.is_whole), u8::from(self.is_unproven)]);
+        out.put_long(self.expired.cast_signed());
+        out.put_long(self.expired_last);
         out
     }
 
     pub(super) fn of_record(record: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(Bytes::copy_from_slice(record));
         let phase = Phase::ALL.get(usize::from(reader.byte("phase")?)).copied();
-        let migration = Self {
+        let mut migration = Self {
             phase: phase.ok_or(Malformed::new("phase", "is unknown"))?,
             server_id: reader.byte("id")?,
             quorum: texts(&mut reader)?,
@@ -168,7 +174,14 @@ impl Migration {
             why: reader.string("why")?,
             is_whole: reader.byte("whole")? == 1,
             is_unproven: reader.byte("unproven")? == 1,
+            expired: 0,
+            expired_last: 0,
         };
+        // A record of before these were counted ends here.
+        if reader.remaining() > 0 {
+            migration.expired = reader.long("expired")?.cast_unsigned();
+            migration.expired_last = reader.long("expired session")?;
+        }
         match reader.remaining() {
             0 => Ok(migration),
             _ => Err(Malformed::new("migration", "has trailing bytes")),

@@ -29,6 +29,8 @@ const AGAIN_US: u64 = 100_000;
 const FAILURES_COUNTED_MAX: u64 = 10;
 /// How long the link may be away before clients are sent away, in microseconds: as without a leader.
 const AWAY_US_MAX: u64 = 1_000_000;
+/// Time between two lines about a copy that is being made, in microseconds.
+const COPY_TOLD_US: u64 = 10_000_000;
 /// So many alarms are all told; of further ones the 2nd, 4th, 8th and so on: a client may write for hours.
 const ALARMS_TOLD_MAX: u64 = 20;
 /// How many ids of sessions are asked for at once.
@@ -160,14 +162,26 @@ pub(in crate::replica) struct Following {
     /// zxid of the last transaction that was seen after the cutover.
     watched_zxid: i64,
     alarms: u64,
+    copies: Copies,
     work: ZooKeeperWork,
+}
+
+/// Copies of ZooKeeper's state, since this server leads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::replica) struct Copies {
+    /// How many were begun.
+    pub(in crate::replica) begun: u64,
+    /// When the last one was, in microseconds.
+    pub(in crate::replica) since_us: u64,
+    /// When operators were told last how far it is, in microseconds.
+    pub(in crate::replica) told_us: u64,
 }
 
 canonical! {
     // All that matters is bound to a link, which no dump compares: only whether there is one.
     Following: ids;
     without again_us, failures, aheads, away_since_us, why, ordered, opening, are_ids_asked, owners, batch, batches,
-    batch_bytes, proposed, unapplied, unapplied_bytes, watched_zxid, alarms, work;
+    batch_bytes, proposed, unapplied, unapplied_bytes, watched_zxid, alarms, copies, work;
     |out, link, waiting, cutover, held| {
         out.value(&(matches!(link, Link::Up(_)), waiting.len(), held.len(), cutover.stage()));
     }
@@ -271,9 +285,35 @@ impl Following {
     }
 
     /// A snapshot of this zxid comes.
-    pub(in crate::replica) fn snapshot_begins(&mut self, zxid: i64) {
+    pub(in crate::replica) fn snapshot_begins(&mut self, zxid: i64, now_us: u64) {
         if let Link::Up(up) = &mut self.link {
             up.snapshot = Some(zxid);
+            self.copies =
+                Copies { begun: self.copies.begun + 1, since_us: now_us, told_us: now_us };
+        }
+    }
+
+    /// Copies of ZooKeeper's state.
+    pub(in crate::replica) fn copies(&self) -> Copies {
+        self.copies
+    }
+
+    /// Whether operators are to be told now how far a copy is.
+    pub(in crate::replica) fn tells_copy(&mut self, now_us: u64) -> bool {
+        let tells = now_us.saturating_sub(self.copies.told_us) >= COPY_TOLD_US;
+        if tells {
+            self.copies.told_us = now_us;
+        }
+        tells
+    }
+
+    /// What a copy waits for now.
+    pub(in crate::replica) fn waits_for(&self) -> &'static str {
+        match &self.link {
+            Link::None | Link::Asked => "ZooKeeper's leader, which is looked for",
+            Link::Up(_) if !self.has_room() => "this ensemble's log",
+            Link::Up(up) if up.snapshot.is_some() => "the rest of ZooKeeper's snapshot",
+            Link::Up(_) => "ZooKeeper's leader",
         }
     }
 

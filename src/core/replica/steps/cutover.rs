@@ -83,17 +83,17 @@ impl Replica {
         // Not those that have become silent meanwhile: to make sure whose they are has kept them open.
         let sessions = machine.sessions().iter();
         let unowned = sessions.filter(|(_, session)| session.owner == NO_CONNECTION);
-        elsewhere(unowned.map(|(id, _)| id))
+        elsewhere(unowned.map(|(id, session)| (id, session.timeout_ms)))
     }
 
-    /// Open sessions whose clients are at ZooKeeper, or gone: none has attached them here, or this ensemble has heard
+    /// Open sessions, with their timeouts, whose clients are at ZooKeeper, or gone: none has attached them here, or this ensemble has heard
     /// nothing of them for so long that they would be over if ZooKeeper had not either. That a client has gone back to
     /// ZooKeeper is no transaction.
-    pub(super) fn unconnected_sessions(&self) -> impl Iterator<Item = i64> {
+    pub(super) fn unconnected_sessions(&self) -> impl Iterator<Item = (i64, i32)> {
         let sessions = self.state.machine().sessions().iter();
         let elsewhere = sessions
             .filter(|(id, session)| session.owner == NO_CONNECTION || self.sessions.is_silent(*id));
-        elsewhere.map(|(id, _)| id)
+        elsewhere.map(|(id, session)| (id, session.timeout_ms))
     }
 
     /// The same, in words.
@@ -157,15 +157,22 @@ impl Replica {
 }
 
 /// That these sessions are elsewhere; `None`, where there are none.
-fn elsewhere(sessions: impl Iterator<Item = i64>) -> Option<String> {
-    let sessions: Vec<String> = sessions.map(|id| format!("{id:#x}")).collect();
+fn elsewhere(sessions: impl Iterator<Item = (i64, i32)>) -> Option<String> {
+    let mut longest_ms = 0;
+    let name = |(id, timeout_ms): (i64, i32)| {
+        longest_ms = longest_ms.max(timeout_ms);
+        format!("{id:#x}")
+    };
+    let sessions: Vec<String> = sessions.map(name).collect();
     if sessions.is_empty() || mutant!("cutover-without-all-sessions") {
         return None;
     }
     let named = sessions.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
     let more = if sessions.len() > NAMED_MAX { ", ..." } else { "" };
     Some(format!(
-        "{} open sessions are not connected here ({named}{more}): move their clients, or wait until the sessions end",
-        sessions.len()
+        "{} open sessions are not connected here ({named}{more}): move their clients; or, where those are gone, wait \
+         {} s, in which ZooKeeper ends such sessions",
+        sessions.len(),
+        longest_ms.max(0).unsigned_abs().div_ceil(1000)
     ))
 }

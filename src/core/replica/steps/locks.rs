@@ -15,6 +15,7 @@ use crate::locks::{Scope, Snapshot};
 use crate::replica::Replica;
 use crate::replica::clients::{Kind, ancestors};
 use crate::replica::inspect::LAST_FEW;
+use crate::replica::machine::Decider;
 use crate::tree::{Shown, Tree, path};
 
 impl Replica {
@@ -24,6 +25,7 @@ impl Replica {
         let mut snapshot = Snapshot {
             zxid: self.state.machine().last_zxid(),
             wall_ms: self.clocks.wall_ms(),
+            follows: self.state.machine().decider() == Decider::ZooKeeper,
             ..Snapshot::default()
         };
         let sessions: BTreeSet<i64> = match scope {

@@ -221,7 +221,7 @@ impl Replica {
                         "ZooKeeper has gone on from zxid {copied:#x} to {zxid:#x} before it was compared: ask again"
                     ));
                 }
-                self.following.snapshot_begins(zxid);
+                self.following.snapshot_begins(zxid, self.clocks.now_us());
                 self.following.push(&MigrateOp::SnapshotBegins { is_for_comparison });
             }
             Event::SnapshotBytes(bytes) if follows => {
@@ -325,6 +325,10 @@ impl Replica {
         let (phase, wants_link) = (migration.phase, migration.wants_link());
         if let Some(Err(ended)) = self.following.learner().map(|learner| learner.tick(now_us)) {
             self.lose_link(ended.to_string());
+        }
+        if phase == Phase::Joining && self.following.tells_copy(now_us) {
+            let copy = self.copy_report();
+            self.following.tell(format!("the {}", copy.words()));
         }
         if !wants_link {
             if self.following.remote().is_some() {

@@ -2,10 +2,10 @@
 //!
 //! *Owns* nothing: reads the state, the link, and the text of ZooKeeper's members. *Never* changes anything.
 
-use crate::config::Role;
+use crate::config::{Membership, Role};
 use crate::proto::Text;
 use crate::replica::Replica;
-use crate::replica::inspect::{MigrationFigures, MigrationLink, MigrationReport};
+use crate::replica::inspect::{CopyReport, MigrationFigures, MigrationLink, MigrationReport};
 use crate::replica::machine::Phase;
 use crate::replica::machine::members::{self, Members};
 use crate::replica::migration::{ZooKeeperHost, ZooKeeperHosts};
@@ -29,13 +29,17 @@ impl Replica {
 
     /// The servers of the other ensemble, as it has said last.
     fn zookeeper_members(&self) -> Members {
+        members::parse(self.zookeeper_text())
+    }
+
+    fn zookeeper_text(&self) -> &str {
         let machine = self.state.machine();
         match machine.migration() {
             Some(migration) if migration.follows() && migration.is_whole => {
-                members::parse(machine.tree().config_text())
+                machine.tree().config_text()
             }
-            Some(migration) => members::parse(migration.other_members.as_str()),
-            None => Members::new(),
+            Some(migration) => migration.other_members.as_str(),
+            None => "",
         }
     }
 
@@ -59,16 +63,21 @@ impl Replica {
         hosts.all()
     }
 
-    /// The ports of the participants of the other ensemble at which each listens as long as it runs, of each server.
+    /// The ports of the participants of the other ensemble at which each listens as long as it runs, of each server,
+    /// and how many of them must be stopped so that the others decide nothing.
     #[must_use]
-    pub fn zookeeper_voters(&self) -> Vec<Vec<String>> {
+    pub fn zookeeper_voters(&self) -> (Vec<Vec<String>>, usize) {
         let members = self.zookeeper_members();
         let voters = members.values().filter(|spec| spec.role == Role::Participant);
         let ports = voters.map(|spec| {
             let ports = spec.addresses.iter();
             ports.map(|address| format!("{}:{}", address.host, address.election_port)).collect()
         });
-        ports.collect()
+        let ports: Vec<Vec<String>> = ports.collect();
+        let count = ports.len();
+        // By groups and weights, few may decide.
+        let has_groups = Membership::has_groups(self.zookeeper_text());
+        (ports, if has_groups { count } else { count / 2 + 1 })
     }
 
     /// Whether the shell may read more from the link with ZooKeeper.
@@ -103,10 +112,40 @@ impl Replica {
         };
         (report.foreign_zxid, report.epoch) = (migration.foreign_zxid, migration.epoch);
         (report.compared, report.compared_zxid) = (migration.compared, migration.compared_zxid);
-        report.copied = machine.loaded();
+        let is_made = migration.phase == Phase::Joining || machine.is_loading();
+        report.copy = is_made.then(|| self.copy_report());
+        (report.expired, report.expired_last) = (migration.expired, migration.expired_last);
+        report.notes = self.migration_notes();
         report.server_id = migration.server_id;
         (report.quorum, report.clients) = (texts(&migration.quorum), texts(&migration.clients));
         report
+    }
+
+    /// How far a copy has come.
+    pub(super) fn copy_report(&self) -> CopyReport {
+        let (znodes, bytes) = self.state.machine().loaded().unwrap_or_default();
+        let mut report = CopyReport { znodes, bytes, ..CopyReport::default() };
+        if self.leadership.leads().is_some() {
+            let copies = self.following.copies();
+            report.attempt = copies.begun;
+            report.since_ms = self.clocks.now_us().saturating_sub(copies.since_us) / 1000;
+            report.waits_for = self.following.waits_for();
+        }
+        report
+    }
+
+    /// What differs between this ensemble and ZooKeeper so that clients, or a cutover, would notice.
+    fn migration_notes(&self) -> Vec<String> {
+        let (min, max) = (self.setup.session_timeout_ms_min, self.setup.session_timeout_ms_max);
+        let timeouts = self.state.machine().sessions().iter().map(|(_, one)| one.timeout_ms);
+        let outside = timeouts.filter(|timeout_ms| !(min..=max).contains(timeout_ms)).count();
+        let of_timeouts = (outside > 0).then(|| {
+            format!(
+                "{outside} sessions have a timeout that this server does not give ({min} to {max} ms): their clients get \
+                 another one when they come here. Set minSessionTimeout and maxSessionTimeout as at ZooKeeper"
+            )
+        });
+        self.following.is_skewed().into_iter().chain(of_timeouts).collect()
     }
 
     /// The figures of it; `None` without one.

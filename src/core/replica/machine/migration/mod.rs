@@ -124,6 +124,13 @@ impl Machine {
             migration.next_session = migration.next_session.max(next);
         }
         let done = self.apply_foreign(foreign);
+        if let (Some(SessionChange::Closed(id)), 0) = (&done.session_change, foreign.header.cxid)
+            && let Some(migration) = &mut self.migration
+        {
+            // A client that closes its session numbers that request.
+            migration.expired += 1;
+            migration.expired_last = *id;
+        }
         applied.zxid = zxid;
         applied.events = done.events;
         applied.session_change = done.session_change;

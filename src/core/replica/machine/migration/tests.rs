@@ -146,6 +146,31 @@ fn a_server_that_comes_back_from_its_records_follows_on_and_compares() {
     assert_eq!(again.migration().map(|known| known.compared), Some(1));
 }
 
+#[test]
+fn a_session_that_zookeeper_ends_unheard_is_counted_and_one_that_its_client_closes_is_not() {
+    let mut machine = following();
+    let of_session = |counter: i64, cxid: i32, kind: i32, body: TxnBody| {
+        let mut foreign = create(counter, "/a", None);
+        (foreign.header.client_id, foreign.header.cxid, foreign.header.kind) = (8, cxid, kind);
+        foreign.body = body;
+        foreign
+    };
+    let begun = TxnBody::CreateSession { timeout_ms: 4000 };
+    let closed = TxnBody::CloseSession { paths: None };
+    for (counter, cxid) in [(1, 5), (3, 0)] {
+        apply(&mut machine, of_session(counter, 0, kind::CREATE_SESSION, begun.clone()));
+        apply(&mut machine, of_session(counter + 1, cxid, kind::CLOSE_SESSION, closed.clone()));
+    }
+    apply(&mut machine, of_session(5, 0, kind::CLOSE_SESSION, closed));
+    let known = machine.migration().expect("there is one");
+    assert_eq!((known.expired, known.expired_last), (1, 8));
+    let mut record = known.record();
+    assert_eq!(Migration::of_record(&record).as_ref(), Ok(known));
+    record.truncate(record.len() - 16);
+    let older = Migration::of_record(&record).expect("one of before they were counted");
+    assert_eq!((older.expired, older.compared), (0, known.compared));
+}
+
 fn load_for_comparison(machine: &mut Machine, zxid: i64) {
     step(machine, MigrateOp::SnapshotBegins { is_for_comparison: true });
     step(machine, MigrateOp::SnapshotPart(snapshot().into()));
