@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{
     BackupStream, Certificates, ClientAddress, Counters, Counts, DiskFigures, Facts, LastBackup,
     LastImage, LeaderChange, LinkCounters, Measured, NoBackup, Pending, Quantity, ResponseSizes,
-    SnapshotStream, Source, Tally, ZooKeeperWords,
+    SnapshotStream, Source, Tally, ZooKeeperPort, ZooKeeperWords,
 };
 use crate::backup::Selection;
 use crate::locks::{Local, Scope, Snapshot};
@@ -109,6 +109,7 @@ impl Fake {
         fake.status.migration = Some(MigrationFigures {
             state: "following",
             foreign_zxid: 0x5_0000_0007,
+            copy: None,
             compared: 400,
             of_leader: Some(MigrationLink { is_current: true, requests_waiting: 3, alarms: 1 }),
         });
@@ -273,6 +274,18 @@ impl Source for Fake {
     fn migrate(&self, order: MigrateOrder, _words: ZooKeeperWords) -> Pending<'_, Option<Report>> {
         self.asked.lock().unwrap().push(format!("migrate {order:?}"));
         Box::pin(async { Some(Report::Migrated(Ok(String::new()))) })
+    }
+
+    fn zookeeper_ports(&self, ports: Vec<String>) -> Pending<'_, Vec<ZooKeeperPort>> {
+        let seen = |(place, at)| ZooKeeperPort {
+            at,
+            listens: match place {
+                0 => Ok(true),
+                1 => Ok(false),
+                _ => Err("it does not answer".to_owned()),
+            },
+        };
+        Box::pin(async move { ports.into_iter().enumerate().map(seen).collect() })
     }
 
     fn reset_counters(&self) {

@@ -35,7 +35,7 @@ pub use metrics::{Counters, LinkCounters};
 pub use routes::serve;
 pub use source::{
     BackupPiece, BackupStream, LeaderChange, Leaders, NoBackup, SnapshotStream, Source,
-    ZooKeeperWords,
+    ZooKeeperPort, ZooKeeperWords,
 };
 pub(crate) use source::{ClientAddress, Facts, GATHER_MAX, Pending};
 pub(crate) use text::java_date;

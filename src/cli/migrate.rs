@@ -5,39 +5,34 @@
 //! yes of a server is no success. *Never*
 //! judges whether a step may be done: the server that leads does.
 
+mod check;
+mod place;
+
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::addresses;
 use super::admin::{self, AdminError};
-use super::client::Client;
-use super::client_configuration::ClientConfiguration;
-use super::credential::Credential;
 use super::exit::{EXIT_NOT_NOW, EXIT_UNAVAILABLE};
-use super::flags::{Access, AdminFlags, OutputFlag};
+use super::flags::{AdminFlags, OutputFlag};
 use super::output::{Failure, Said, shown};
-use crate::config::{HostPort, Membership};
-use crate::proto::request::Request;
-use crate::proto::{Response, Text};
-use crate::tree::path::CONFIG;
+use crate::config::HostPort;
+use check::CheckFlags;
+use place::{WhereFlags, ZooKeeper, parsed, zookeeper};
 
-/// The id of a server of ZooKeeper that this ensemble takes, unless it is taken.
-const SERVER_ID_LIKELY: u8 = 200;
 /// How long `follow` waits until the ensemble follows.
 const FOLLOWS_MAX: Duration = Duration::from_secs(60);
 /// Time between two looks for that.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// How long an order may take: a server answers in 75 seconds, also that it does not know what became of it.
 const DECIDED_MAX: Duration = Duration::from_secs(90);
-/// How long an answer of ZooKeeper may take.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
-
 /// `lockkeeper migrate ...`
 #[derive(Debug, Subcommand)]
 pub(crate) enum MigrateCommand {
+    /// Look at both ensembles before anything is changed, and print the plan
+    Check(CheckFlags),
     /// Follow a running ensemble of ZooKeeper: this one serves its clients, and ZooKeeper decides
     Follow(FollowFlags),
     /// Say how far it has come
@@ -53,18 +48,8 @@ pub(crate) enum MigrateCommand {
 /// Flags of `lockkeeper migrate follow`.
 #[derive(Debug, Args)]
 pub(crate) struct FollowFlags {
-    /// Where ZooKeeper's clients connect to it
-    #[arg(long, value_name = "HOST:PORT,...")]
-    from: String,
-    /// ZooKeeper's quorum ports (the first one of its server lines) [default: as /zookeeper/config says]
-    #[arg(long, value_name = "HOST:PORT,...")]
-    quorum: Option<String>,
-    /// The id as which this ensemble joins: 1 to 253, of no server of ZooKeeper [default: 200, or the next free one]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=253))]
-    server_id: Option<u8>,
-    /// Who reads ZooKeeper's configuration, if not everybody may: for example digest:super:password
-    #[arg(long, value_name = "SCHEME:CREDENTIAL")]
-    auth: Vec<Credential>,
+    #[command(flatten)]
+    place: WhereFlags,
     /// Do not wait until the ensemble follows
     #[arg(long)]
     no_wait: bool,
@@ -133,6 +118,7 @@ fn host_ports(text: &str) -> Result<HostPorts, String> {
 /// Runs the command.
 pub(super) fn run(command: &MigrateCommand) -> ExitCode {
     let (done, output) = match command {
+        MigrateCommand::Check(flags) => (check::run(flags), flags.output),
         MigrateCommand::Follow(flags) => (follow(flags), flags.output),
         MigrateCommand::Status(flags) => (status(&flags.admin), flags.output),
         MigrateCommand::Cutover(flags) => (cutover(flags), flags.output),
@@ -143,33 +129,9 @@ pub(super) fn run(command: &MigrateCommand) -> ExitCode {
 }
 
 fn follow(flags: &FollowFlags) -> Result<Said, Failure> {
-    let clients =
-        addresses::servers(&flags.from).map_err(|why| Failure::usage(format!("--from: {why}")))?;
-    let clients: Vec<String> = clients.iter().map(ToString::to_string).collect();
-    let members = members(flags);
-    let quorum = match (&flags.quorum, &members) {
-        (Some(quorum), _) => quorum.clone(),
-        (None, Ok(members)) => {
-            let addresses = members.servers.iter().flat_map(|spec| &spec.addresses);
-            let all: Vec<String> = addresses
-                .map(|address| format!("{}:{}", address.host, address.peer_port))
-                .collect();
-            all.join(",")
-        }
-        (None, Err(why)) => return Err(Failure::new(EXIT_UNAVAILABLE, why.clone())),
-    };
-    let taken = |id: u8| {
-        members.as_ref().is_ok_and(|members| members.servers.iter().any(|spec| spec.id == id))
-    };
-    let server_id = match flags.server_id {
-        Some(id) if taken(id) => {
-            return Err(Failure::usage(format!(
-                "--server-id {id}: this is a server of ZooKeeper's"
-            )));
-        }
-        Some(id) => id,
-        None => (SERVER_ID_LIKELY..=253).find(|id| !taken(*id)).unwrap_or(SERVER_ID_LIKELY),
-    };
+    let ZooKeeper { clients, quorum, server_id, .. } = zookeeper(&flags.place)?;
+    let (quorum, clients): (_, Vec<String>) =
+        (quorum.join(","), clients.iter().map(ToString::to_string).collect());
     let target = format!(
         "/migration/follow?server_id={server_id}&quorum={quorum}&clients={}",
         clients.join(",")
@@ -191,34 +153,6 @@ fn follow(flags: &FollowFlags) -> Result<Said, Failure> {
             _ => std::thread::sleep(LOOK_INTERVAL),
         }
     }
-}
-
-/// The servers of ZooKeeper, as one of them says.
-fn members(flags: &FollowFlags) -> Result<Membership, String> {
-    let access = Access {
-        servers: addresses::servers(&flags.from)?,
-        root: String::new(),
-        credentials: flags.auth.clone(),
-        configuration: ClientConfiguration::default(),
-        patience: Duration::ZERO,
-        answer_max: ANSWER_MAX,
-    };
-    let client = Client::connect(&access).map_err(|error| error.to_string())?;
-    let request = Request::GetData { path: Text::from_static(CONFIG), watch: false };
-    let answer = client.call(&request);
-    client.close();
-    let hint = "say with --quorum where ZooKeeper's servers listen for each other";
-    let data = match answer {
-        Ok(Response::Data(data, _)) => data.unwrap_or_default(),
-        Ok(_) => return Err(format!("{CONFIG} of ZooKeeper: an odd answer; {hint}")),
-        Err(error) => return Err(format!("{CONFIG} of ZooKeeper: {error}; {hint}")),
-    };
-    let members = Membership::parse(&String::from_utf8_lossy(&data))
-        .map_err(|reason| format!("{CONFIG} of ZooKeeper: {reason}; {hint}"))?;
-    if members.servers.is_empty() {
-        return Err(format!("{CONFIG} of ZooKeeper names no server; {hint}"));
-    }
-    Ok(members)
 }
 
 fn status(admin: &AdminFlags) -> Result<Said, Failure> {
@@ -273,14 +207,6 @@ fn get(flags: &AdminFlags) -> Result<Value, Failure> {
         }
     }
     found.ok_or_else(|| Failure::new(EXIT_UNAVAILABLE, failure.unwrap_or_default()))
-}
-
-fn parsed((status, body): (u16, String)) -> Result<Value, String> {
-    match (status, serde_json::from_str(&body)) {
-        (200, Ok(json)) => Ok(json),
-        (404, _) => Err("the server does not know /migration: it is an older one".to_owned()),
-        (_, _) => Err(body.trim().to_owned()),
-    }
 }
 
 fn post(flags: &AdminFlags, target: &str) -> Result<Value, Failure> {

@@ -296,6 +296,8 @@ async def whole_way(run):
     size, migration, theirs, ours = run.size, run.migration, run.theirs, run.ours
     await run.start()
     run.say("follow")
+    if isinstance(ours, Lockkeeper):
+        await migration.check()
     status = await migration.follow()
     run.digests = asyncio.create_task(run.watch_digests())
     await run.fault("follow")

@@ -223,7 +223,8 @@ class Migration:
     def commands(self):
         listed = ",".join(f"127.0.0.1:{port}" for port in self.theirs.ports)
         quorum = ",".join(f"127.0.0.1:{port}" for port in self.theirs.quorum)
-        return {"follow": ["--from", listed, "--quorum", quorum], "status": ["-o", "json"],
+        where = ["--from", listed, "--quorum", quorum]
+        return {"check": where, "follow": where, "status": ["-o", "json"],
                 "cutover": ["--ports", f"127.0.0.1={','.join(map(str, self.theirs.ports))}"], "abort": [], "finish": []}
 
     async def run(self, name, seconds=120, more=()):
@@ -238,6 +239,13 @@ class Migration:
             await child.wait()
             raise AssertionError(f"`migrate {name}` takes longer than {seconds} s") from None
         return child.returncode, out.decode(), errors.decode()
+
+    async def check(self):
+        """What can be looked at before says that it can follow, and the plan names the commands with their addresses."""
+        code, out, errors = await self.run("check")
+        assert code == 0, f"`migrate check` says {errors or out}"
+        for name in ("follow", "cutover", "finish", "abort"):
+            assert any(f"lockkeeper migrate {name} " in line and self.admin in line for line in out.splitlines()), out
 
     async def follow(self):
         code, out, errors = await self.run("follow")

@@ -81,7 +81,7 @@ views.overview = {
     const cards = [
       figure("This server", now.server ? "Server " + now.server : "Standalone", (now.server ? now.mode + ", " : "") + "up " + duration(now.uptime_ms)),
       now.mode === "standalone" ? null : figure("Leader", now.leader ? "Server " + now.leader : "none", led + (now.leader ? ", term " + now.term : "")),
-      now.migration ? figure("Migration from ZooKeeper", now.migration.state, plural(now.migration.compared, "digest") + " compared", h("p", { class: "soft" }, now.migration.next ?? "")) : null,
+      now.migration ? figure("Migration from ZooKeeper", now.migration.state, plural(now.migration.compared, "digest") + " compared", h("p", { class: "soft" }, now.migration.copy ? "The " + now.migration.copy : now.migration.next ?? "")) : null,
       figure("Writes per second", perSecond(latest("writes")), "mean latency " + ms(latest("writeMs")), spark(course("writes"), "writes per second")),
       figure("Write latency", ms(latest("writeMs")), "mean between two looks", spark(course("writeMs"), "write latency")),
       figure("Read latency", ms(latest("readMs")), "mean between two looks", spark(course("readMs"), "read latency")),

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use crate::admin::Source;
 use crate::admin::http::{Answer, Question, told};
-use crate::admin::source::ZooKeeperWords;
+use crate::admin::source::{ZooKeeperPort, ZooKeeperWords};
 use crate::replica::inspect::{CopyReport, Inspect, MIGRATION_UNKNOWN, MigrationReport, Report};
-use crate::replica::{MigrateOrder, Phase};
+use crate::replica::{ADDRESSES_MAX, MigrateOrder, Phase};
 
 /// What a request wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +39,35 @@ pub(super) async fn answer(asked: &Question<'_>, what: Migrate) -> Answer {
     told(done)
 }
 
+/// Looks from here at ports of ZooKeeper's machines.
+pub(super) async fn check(asked: &Question<'_>) -> Answer {
+    let ports = list(asked, "quorum");
+    if ports.is_empty() || ports.len() > ADDRESSES_MAX {
+        let words = format!("quorum is to name 1 to {ADDRESSES_MAX} addresses");
+        return told(Err((StatusCode::BAD_REQUEST, words)));
+    }
+    let seen = |port: ZooKeeperPort| {
+        let (state, why) = match port.listens {
+            Ok(true) => ("open", None),
+            Ok(false) => ("closed", None),
+            Err(why) => ("unseen", Some(why)),
+        };
+        json!({ "at": port.at, "state": state, "why": why })
+    };
+    let ports: Vec<Value> =
+        asked.source.zookeeper_ports(ports).await.into_iter().map(seen).collect();
+    told(Ok(json!({ "ports": ports })))
+}
+
+/// The parts of a parameter.
+fn list(asked: &Question<'_>, key: &str) -> Vec<String> {
+    let text = asked.parameter(key).unwrap_or_default();
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
 async fn carry_out(asked: &Question<'_>, what: Migrate) -> Result<Value, (StatusCode, String)> {
     let source = asked.source;
-    let list = |key: &str| -> Vec<String> {
-        let text = asked.parameter(key).unwrap_or_default();
-        text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
-    };
+    let list = |key: &str| list(asked, key);
     let order = match what {
         Migrate::Status => return status(source).await,
         Migrate::Follow => {
@@ -125,7 +148,8 @@ pub(super) fn next_step(state: &str) -> Option<&'static str> {
 fn shown(report: &MigrationReport) -> Value {
     let own = report.leads;
     let Some(state) = report.state else {
-        return json!({ "state": "none", "leads": own, "leading_server": report.leader });
+        let (leader, unused) = (report.leader, report.is_unused);
+        return json!({ "state": "none", "leads": own, "leading_server": leader, "is_unused": unused });
     };
     json!({
         "state": state,
@@ -155,4 +179,31 @@ fn shown(report: &MigrationReport) -> Value {
         "quorum": report.quorum,
         "clients": report.clients,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::admin::http::served::{Reply, Served};
+
+    #[tokio::test]
+    async fn a_check_tells_of_each_port_whether_it_is_open_closed_or_unseen() {
+        let served = Served::new().await;
+        let check = async |query: &str| {
+            let head = "Host: localhost\r\nX-Lockkeeper-Change: yes\r\n\r\n";
+            let request = format!("POST /migration/check?{query} HTTP/1.1\r\n{head}");
+            Reply::parse(&served.raw(request.as_bytes()).await)
+        };
+        assert_eq!(check("quorum=").await.status, 400);
+        let many = vec!["zk:2888"; 257].join(",");
+        assert_eq!(check(&format!("quorum={many}")).await.status, 400);
+        let answer = check("quorum=a:1,b:2,%20c:3").await;
+        let expected = json!({ "ports": [
+            { "at": "a:1", "state": "open", "why": null },
+            { "at": "b:2", "state": "closed", "why": null },
+            { "at": "c:3", "state": "unseen", "why": "it does not answer" },
+        ] });
+        assert_eq!((answer.status, answer.json()), (200, expected));
+    }
 }

@@ -31,6 +31,7 @@ pub(super) const ROUTES: &[Route] = &[
     Route::reads("/migration", Asks::Znodes, |asked| {
         Box::pin(migration::answer(asked, Migrate::Status))
     }),
+    Route::changes("/migration/check", |asked| Box::pin(migration::check(asked))),
     Route::changes("/migration/follow", |asked| {
         Box::pin(migration::answer(asked, Migrate::Follow))
     }),

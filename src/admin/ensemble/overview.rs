@@ -11,7 +11,7 @@ use crate::admin::version::full_version;
 use crate::admin::{Distribution, LeaderChange, Quantity, Source};
 use crate::config::{HostPort, Membership, Role, ServerSpec};
 use crate::replica::Status;
-use crate::replica::inspect::{Mode, PeerStatus};
+use crate::replica::inspect::{CopyReport, Mode, PeerStatus};
 
 /// The answer; `None` while the server is stopping.
 pub(super) async fn overview(source: &dyn Source) -> Option<Value> {
@@ -31,7 +31,12 @@ pub(super) async fn overview(source: &dyn Source) -> Option<Value> {
         "mode": status.mode.name(),
         "serving": status.serving,
         "migration": status.migration.map(|known| {
-            json!({ "state": known.state, "compared": known.compared, "next": next_step(known.state) })
+            json!({
+                "state": known.state,
+                "compared": known.compared,
+                "copy": known.copy.as_ref().map(CopyReport::words),
+                "next": next_step(known.state),
+            })
         }),
         "conditions": conditions,
         "leader": status.leader,

@@ -37,6 +37,18 @@ pub struct ZooKeeperWords {
     pub down: Vec<u8>,
 }
 
+/// A port of a machine of ZooKeeper, as it is seen from here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZooKeeperPort {
+    /// `host:port`.
+    pub at: String,
+    /// Whether something listens there.
+    ///
+    /// # Errors
+    /// Why that cannot be seen.
+    pub listens: Result<bool, String>,
+}
+
 /// The server, as this module sees it.
 pub trait Source: Send + Sync + 'static {
     /// Facts that do not change while the server runs.
@@ -85,6 +97,9 @@ pub trait Source: Send + Sync + 'static {
 
     /// Has the replica do something of a live migration, where `words` say what ZooKeeper's machines do not.
     fn migrate(&self, order: MigrateOrder, words: ZooKeeperWords) -> Pending<'_, Option<Report>>;
+
+    /// Looks at ports of ZooKeeper's machines, each `host:port`, from here.
+    fn zookeeper_ports(&self, ports: Vec<String>) -> Pending<'_, Vec<ZooKeeperPort>>;
 
     /// Begins a backup of this part of the state: of all that was acknowledged before.
     fn backup(&self, selection: Selection) -> Pending<'_, Result<BackupStream, NoBackup>>;

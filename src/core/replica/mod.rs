@@ -66,8 +66,8 @@ pub use ensemble::{founding, lost_majority};
 pub use input::{ClientRequest, ConnId, Input};
 pub use inspect::{Inspect, Measure, Measurement, Report, Status};
 pub use machine::{
-    ForeignApplied, ForeignLoad, ForeignResult, Machine, Migration, Phase, new_ensemble, txn,
-    version as txn_version,
+    ADDRESSES_MAX, ForeignApplied, ForeignLoad, ForeignResult, Machine, Migration, Phase,
+    new_ensemble, txn, version as txn_version,
 };
 pub use messages::{Member, PeerMessage, peer, peer_codec};
 pub use migration::{LinkInput, MigrateOrder, ZooKeeperHost, ZooKeeperWork};

@@ -336,6 +336,9 @@ impl Driver {
                     self.replica.step(input);
                 }
             }
+            Message::ZooKeeperPorts { ports, answer } => {
+                self.zookeeper.look_at_ports(ports, answer)
+            }
             Message::Failed(error) => return Err(error),
             Message::Wake => {}
         }

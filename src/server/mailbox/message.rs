@@ -11,7 +11,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::line::Line;
 use super::wire::Wire;
-use crate::admin::ZooKeeperWords;
+use crate::admin::{ZooKeeperPort, ZooKeeperWords};
 use crate::peer_auth::Seal;
 use crate::replica::founding::{Introduction, Port};
 use crate::replica::{ConnId, Input, Inspect, LinkInput, MigrateOrder, PeerMessage, Report};
@@ -48,6 +48,8 @@ pub(in crate::server) enum Message {
     Backup(WantedImage),
     /// Of a live migration: something came from ZooKeeper.
     ZooKeeper(ZooKeeperEvent),
+    /// Ports of ZooKeeper's machines are to be looked at.
+    ZooKeeperPorts { ports: Vec<String>, answer: oneshot::Sender<Vec<ZooKeeperPort>> },
     /// An operator wants something of a live migration.
     Migrate {
         /// What.
@@ -233,6 +235,7 @@ impl Message {
             | Self::Backup(_)
             | Self::ZooKeeper(_)
             | Self::Migrate { .. }
+            | Self::ZooKeeperPorts { .. }
             | Self::Inspect { .. }
             | Self::Wake => {}
         }

@@ -14,7 +14,7 @@ use super::shared::Shared;
 use super::zookeeper_snapshot;
 use crate::admin::{
     BackupStream, Counters, Facts, LeaderChange, NoBackup, Pending, SnapshotStream, Source,
-    ZooKeeperWords,
+    ZooKeeperPort, ZooKeeperWords,
 };
 use crate::backup::Selection;
 use crate::locks::{Local, Scope};
@@ -133,6 +133,15 @@ impl Source for Shared {
                     "there was no answer in time: {MIGRATION_UNKNOWN}"
                 )))),
             }
+        })
+    }
+
+    fn zookeeper_ports(&self, ports: Vec<String>) -> Pending<'_, Vec<ZooKeeperPort>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            // Fails when the server is ending.
+            let _ = self.driver.send(Message::ZooKeeperPorts { ports, answer }).await;
+            answered.await.unwrap_or_default()
         })
     }
 

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
-use crate::admin::ZooKeeperWords;
+use crate::admin::{ZooKeeperPort, ZooKeeperWords};
 use crate::replica::ZooKeeperHost;
 use crate::server::mailbox::Looked;
 use crate::supervision::{Task, TaskSet};
@@ -70,6 +70,30 @@ async fn look_at(host: &str, port: u16, longest: Duration) -> Port {
         None if is_closed => Port::Closed,
         None => Port::Unseen("it has no address".to_owned()),
     }
+}
+
+/// Looks at ports, each `host:port`: in their order, whether something listens there, or why that cannot be seen.
+pub(super) async fn look_at_ports(ports: Vec<String>) -> Vec<ZooKeeperPort> {
+    let mut looks = TaskSet::default();
+    for (place, at) in ports.iter().cloned().enumerate() {
+        looks.spawn(Task::ZooKeeper, async move {
+            let listens = match parted(&at) {
+                Some((host, port)) => match look_at(&host, port, CONNECT_MAX).await {
+                    Port::Open => Ok(true),
+                    Port::Closed => Ok(false),
+                    Port::Unseen(why) => Err(why),
+                },
+                None => Err("it is no host:port".to_owned()),
+            };
+            (place, ZooKeeperPort { at, listens })
+        });
+    }
+    let mut found = Vec::new();
+    while let Some(looked) = looks.join_next().await {
+        found.extend(looked);
+    }
+    found.sort_by_key(|(place, _)| *place);
+    found.into_iter().map(|(_, port)| port).collect()
 }
 
 /// Looks whether no client reaches ZooKeeper on any of its machines: what is to be looked at again while requests are

@@ -17,9 +17,9 @@ use tokio::task::AbortHandle;
 
 pub(in crate::server) use access::Access;
 use link::{send, tell};
-use look::{look, look_for_stopped, look_while_held};
+use look::{look, look_at_ports, look_for_stopped, look_while_held};
 
-use crate::admin::ZooKeeperWords;
+use crate::admin::{ZooKeeperPort, ZooKeeperWords};
 use crate::replica::inspect::PeerStatus;
 use crate::replica::{Input, LinkInput, MigrateOrder, Replica, Report, Status, ZooKeeperWork};
 use crate::server::mailbox::{Looked, Message, ZooKeeperEvent};
@@ -169,6 +169,18 @@ impl ZooKeeper {
             }
         }
         None
+    }
+
+    /// Looks at ports of ZooKeeper's machines.
+    pub(super) fn look_at_ports(
+        &mut self,
+        ports: Vec<String>,
+        answer: oneshot::Sender<Vec<ZooKeeperPort>>,
+    ) {
+        self.tasks.spawn(Task::ZooKeeper, async move {
+            // Who asked may have given up.
+            let _ = answer.send(look_at_ports(ports).await);
+        });
     }
 
     /// The replica has answered. `Some`: it was not asked by [`ZooKeeper::order`].

@@ -314,6 +314,8 @@ pub struct MigrationFigures {
     pub foreign_zxid: i64,
     /// How many transactions were compared with ZooKeeper's digest.
     pub compared: u64,
+    /// A copy that is being made.
+    pub copy: Option<CopyReport>,
     /// What only the server that leads knows.
     pub of_leader: Option<MigrationLink>,
 }
@@ -361,6 +363,8 @@ pub struct MigrationReport {
     pub quorum: Vec<String>,
     /// Where clients may reach ZooKeeper besides what its configuration says.
     pub clients: Vec<String>,
+    /// Whether there is nothing but what the ensemble itself has written.
+    pub is_unused: bool,
     /// Last applied zxid.
     pub zxid: i64,
     /// Whether this server leads.
@@ -382,7 +386,7 @@ pub struct MigrationReport {
 }
 
 /// How far a copy of ZooKeeper's state has come.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyReport {
     /// Znodes that have come.
     pub znodes: u64,

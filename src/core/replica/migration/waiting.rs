@@ -9,7 +9,7 @@
 //! A leader that was hung, and wakes deposed, answers as if it led until it notices. Answers that must not be believed
 //! then wait for a probe: a transaction that was asked for later. A majority has committed it, so no majority followed
 //! another leader when it was asked for. A probe is for all that waited when it was sent. Another one is sent when it
-//! is back, or when a session goes on behind a sync: ZooKeeper answers in order, and so its client is answered in order.
+//! is back, or when a session goes on behind a sync: ZooKeeper answers in order, and so does this ensemble.
 //!
 //! Takes the place of `CommitProcessor.pendingRequests`.
 

@@ -86,9 +86,9 @@ impl Replica {
         elsewhere(unowned.map(|(id, session)| (id, session.timeout_ms)))
     }
 
-    /// Open sessions, with their timeouts, whose clients are at ZooKeeper, or gone: none has attached them here, or this ensemble has heard
-    /// nothing of them for so long that they would be over if ZooKeeper had not either. That a client has gone back to
-    /// ZooKeeper is no transaction.
+    /// Open sessions, with their timeouts, whose clients are at ZooKeeper, or gone: none has attached them here, or
+    /// this ensemble has heard nothing of them for so long that they would be over if ZooKeeper had not either. That a
+    /// client has gone back to ZooKeeper is no transaction.
     pub(super) fn unconnected_sessions(&self) -> impl Iterator<Item = (i64, i32)> {
         let sessions = self.state.machine().sessions().iter();
         let elsewhere = sessions

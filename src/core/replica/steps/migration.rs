@@ -326,8 +326,10 @@ impl Replica {
         if let Some(Err(ended)) = self.following.learner().map(|learner| learner.tick(now_us)) {
             self.lose_link(ended.to_string());
         }
-        if phase == Phase::Joining && self.following.tells_copy(now_us) {
-            let copy = self.copy_report();
+        if phase == Phase::Joining
+            && self.following.tells_copy(now_us)
+            && let Some(copy) = self.copy_report()
+        {
             self.following.tell(format!("the {}", copy.words()));
         }
         if !wants_link {

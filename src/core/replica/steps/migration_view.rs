@@ -91,6 +91,7 @@ impl Replica {
         let machine = self.state.machine();
         let link = self.following.remote();
         let mut report = MigrationReport {
+            is_unused: machine.is_unused(),
             zxid: machine.last_zxid(),
             leads: self.leadership.leads().is_some(),
             leader: self.known_leader(),
@@ -112,8 +113,7 @@ impl Replica {
         };
         (report.foreign_zxid, report.epoch) = (migration.foreign_zxid, migration.epoch);
         (report.compared, report.compared_zxid) = (migration.compared, migration.compared_zxid);
-        let is_made = migration.phase == Phase::Joining || machine.is_loading();
-        report.copy = is_made.then(|| self.copy_report());
+        report.copy = self.copy_report();
         (report.expired, report.expired_last) = (migration.expired, migration.expired_last);
         report.notes = self.migration_notes();
         report.server_id = migration.server_id;
@@ -121,9 +121,14 @@ impl Replica {
         report
     }
 
-    /// How far a copy has come.
-    pub(super) fn copy_report(&self) -> CopyReport {
-        let (znodes, bytes) = self.state.machine().loaded().unwrap_or_default();
+    /// How far a copy has come, while one is being made.
+    pub(super) fn copy_report(&self) -> Option<CopyReport> {
+        let machine = self.state.machine();
+        let phase = machine.migration().map(|migration| migration.phase);
+        if phase != Some(Phase::Joining) && !machine.is_loading() {
+            return None;
+        }
+        let (znodes, bytes) = machine.loaded().unwrap_or_default();
         let mut report = CopyReport { znodes, bytes, ..CopyReport::default() };
         if self.leadership.leads().is_some() {
             let copies = self.following.copies();
@@ -131,7 +136,7 @@ impl Replica {
             report.since_ms = self.clocks.now_us().saturating_sub(copies.since_us) / 1000;
             report.waits_for = self.following.waits_for();
         }
-        report
+        Some(report)
     }
 
     /// What differs between this ensemble and ZooKeeper so that clients, or a cutover, would notice.
@@ -141,8 +146,8 @@ impl Replica {
         let outside = timeouts.filter(|timeout_ms| !(min..=max).contains(timeout_ms)).count();
         let of_timeouts = (outside > 0).then(|| {
             format!(
-                "{outside} sessions have a timeout that this server does not give ({min} to {max} ms): their clients get \
-                 another one when they come here. Set minSessionTimeout and maxSessionTimeout as at ZooKeeper"
+                "{outside} sessions have a timeout that this server does not give ({min} to {max} ms): their clients \
+                 get another one when they come here. Set minSessionTimeout and maxSessionTimeout as at ZooKeeper"
             )
         });
         self.following.is_skewed().into_iter().chain(of_timeouts).collect()
@@ -156,6 +161,7 @@ impl Replica {
             state: migration.phase.name(),
             foreign_zxid: migration.foreign_zxid,
             compared: migration.compared,
+            copy: self.copy_report(),
             of_leader: leads.then(|| MigrationLink {
                 is_current: self.following.remote().is_some_and(|(_, is_current)| is_current),
                 requests_waiting: self.following.waiting.len() as u64,
