@@ -226,8 +226,10 @@ fn look_at_zookeeper(place: &ZooKeeper, flags: &WhereFlags, findings: &mut Findi
         }
     }
     if texts.len() > 1 {
-        findings.bad("the addresses of --from have different /zookeeper/config: they belong to more than one ensemble, or it \
-             is being changed");
+        findings.bad(
+            "the addresses of --from have different /zookeeper/config: they belong to more than one ensemble, or one \
+             is being changed",
+        );
     }
     let ids: Vec<String> = place.members.servers.iter().map(|spec| spec.id.to_string()).collect();
     findings.good(format!(

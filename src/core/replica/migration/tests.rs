@@ -1,6 +1,6 @@
 //! Orders of operators, at a server on its own.
 
-use crate::replica::machine::{ADDRESSES_MAX, Identities, Origin, Txn, TxnOp};
+use crate::replica::machine::{ADDRESSES_MAX, Identities, MigrateOp, Origin, Txn, TxnOp};
 use crate::replica::{Input, Machine, MigrateOrder, Replica, Report, Restored, Setup};
 use crate::tree::Options;
 
@@ -13,7 +13,7 @@ fn leading_from(machine: Machine) -> Replica {
     let mut replica = Replica::new(Setup::default(), machine, Restored::default()).unwrap();
     replica.step(Input::Tick { now_us: 1000, wall_ms: 1 });
     assert_eq!(settle(&mut replica), []);
-    assert!(replica.is_serving());
+    assert_eq!(replica.is_serving(), replica.machine().may_serve());
     replica
 }
 
@@ -50,6 +50,30 @@ fn more_addresses_than_an_entry_may_have_are_refused_and_not_written() {
     assert!(replica.machine().migration().is_none() && replica.is_serving());
     assert_eq!(order(&mut replica, follow(ADDRESSES_MAX)), Ok(String::new()));
     assert!(replica.machine().migration().is_some() && !replica.is_serving());
+}
+
+#[test]
+fn an_order_to_follow_that_is_repeated_changes_nothing_and_another_one_needs_an_abort_first() {
+    let mut replica = leading();
+    order(&mut replica, follow(1)).unwrap();
+    let before = replica.machine().digest();
+    assert_eq!(order(&mut replica, follow(1)), Ok(String::new()));
+    assert_eq!(replica.machine().digest(), before, "no entry");
+    order(&mut replica, follow(2)).expect("nothing has come: an address is put right");
+    let mut machine = Machine::fresh(Options::default());
+    let (origin, ids) = (Origin::default(), Identities::new());
+    let quorum = vec!["zk0:2888".into()];
+    for step in [
+        MigrateOp::Follow { server_id: 200, quorum, clients: Vec::new() },
+        MigrateOp::SnapshotBegins { is_for_comparison: false },
+    ] {
+        let (ids, op) = (ids.clone(), TxnOp::Migrate(step));
+        machine.apply(1, &Txn { origin, session: 0, cxid: 0, ids, op });
+    }
+    let mut replica = leading_from(machine);
+    assert_eq!(order(&mut replica, follow(1)), Ok(String::new()));
+    let refused = order(&mut replica, follow(2)).unwrap_err();
+    assert!(refused.contains("migrate abort") && replica.machine().is_loading(), "{refused}");
 }
 
 #[test]

@@ -22,6 +22,15 @@ use crate::zookeeper::{Txn as ForeignTxn, TxnBody, TxnHeader};
 /// So often in a row a leader of ZooKeeper may have less than the copy.
 const AHEADS_MAX: u64 = 10;
 
+/// What an operator's order comes to.
+enum Course {
+    /// A step for the log.
+    Step(MigrateOp),
+    CutOver,
+    /// It is so already.
+    AsItIs,
+}
+
 impl Replica {
     /// Whether this server has the link, or is to have it.
     pub(super) fn leads_migration(&self) -> Option<&Migration> {
@@ -33,8 +42,11 @@ impl Replica {
     pub(in crate::replica) fn order_migration(&mut self, token: u64, order: MigrateOrder) {
         match self.check_order(&order) {
             Err(words) => self.output.inspected(token, Report::Migrated(Err(words))),
-            Ok(None) => self.following.cutover.begin(token, self.clocks.now_us()),
-            Ok(Some(step)) => {
+            Ok(Course::AsItIs) => {
+                self.output.inspected(token, Report::Migrated(Ok(String::new())));
+            }
+            Ok(Course::CutOver) => self.following.cutover.begin(token, self.clocks.now_us()),
+            Ok(Course::Step(step)) => {
                 // Nothing of this link may come behind the step: it would become part of what begins with it.
                 self.lose_link("an operator has decided so".to_owned());
                 self.following.push_ordered(token, &step);
@@ -42,8 +54,8 @@ impl Replica {
         }
     }
 
-    /// What it comes to: a step for the log, or a cutover.
-    fn check_order(&mut self, order: &MigrateOrder) -> Result<Option<MigrateOp>, String> {
+    /// Its course, if it makes sense now.
+    fn check_order(&mut self, order: &MigrateOrder) -> Result<Course, String> {
         if self.leadership.leads() != Some(self.consensus.term()) {
             return Err(match self.known_leader() {
                 Some(leader) => format!("server {leader} leads: ask that one"),
@@ -53,61 +65,51 @@ impl Replica {
         let term = self.consensus.term();
         let stage = self.following.cutover.stage();
         let machine = self.state.machine();
-        let phase = machine.migration().map(|migration| migration.phase);
         match (order, machine.migration()) {
-            (MigrateOrder::Follow { .. }, Some(_)) if matches!(phase, Some(Phase::CutOver | Phase::Done)) => {
-                Err("this ensemble has taken over already: it follows no other".to_owned())
-            }
-            (MigrateOrder::Follow { .. }, None) if !machine.is_unused() => Err(
-                "this ensemble has znodes or sessions of its own: only one that was never written to can follow"
-                    .to_owned(),
-            ),
-            (MigrateOrder::Follow { quorum, clients, .. }, _)
-                if quorum.len() > ADDRESSES_MAX || clients.len() > ADDRESSES_MAX =>
-            {
-                Err(format!("more than {ADDRESSES_MAX} addresses are named"))
-            }
             (MigrateOrder::Follow { server_id, quorum, clients }, _) => {
-                if let Some(why) = self.server_without_clients() {
-                    return Err(why);
-                }
-                let texts = |all: &[String]| all.iter().map(|one| Text::copy_from(one)).collect();
-                let (quorum, clients) = (texts(quorum), texts(clients));
-                Ok(Some(MigrateOp::Follow { server_id: *server_id, quorum, clients }))
+                self.check_follow(*server_id, quorum, clients)
             }
             (_, None) => Err("this ensemble follows no other one".to_owned()),
             (MigrateOrder::Abort, Some(migration)) if !migration.follows() => {
-                Err("this ensemble has taken over: there is no way back but `lockkeeper export`".to_owned())
+                Err("this ensemble has taken over: there is no way back but `lockkeeper export`"
+                    .to_owned())
             }
             (MigrateOrder::Abort, Some(_)) if stage == Stage::Proposed => {
                 Err("the cutover is being written: ask again".to_owned())
             }
-            (MigrateOrder::Abort, Some(_)) => Ok(Some(MigrateOp::Abort)),
+            (MigrateOrder::Abort, Some(_)) => Ok(Course::Step(MigrateOp::Abort)),
             (MigrateOrder::Done, Some(migration)) if migration.follows() => {
                 Err("this ensemble has not taken over yet".to_owned())
             }
             (MigrateOrder::Done, Some(migration)) if migration.phase == Phase::Done => {
                 Err("the migration is over already".to_owned())
             }
-            (MigrateOrder::Done, Some(_)) => Ok(Some(MigrateOp::Done)),
+            (MigrateOrder::Done, Some(_)) => Ok(Course::Step(MigrateOp::Done)),
             (MigrateOrder::CutOver, Some(migration)) => {
                 let is_current = self.following.remote().is_some_and(|(_, is_current)| is_current);
                 match migration.phase {
                     Phase::Following if stage != Stage::None => {
                         Err("a cutover is on its way already".to_owned())
                     }
-                    Phase::Following if cutover_epoch(migration.epoch, term).is_none() => Err(format!(
-                        "ZooKeeper's epoch {} leaves no room for terms above it",
-                        migration.epoch
-                    )),
-                    Phase::Following if !is_current => {
-                        Err(format!("there is no link with ZooKeeper's leader: {}", self.following.why()))
+                    Phase::Following if cutover_epoch(migration.epoch, term).is_none() => {
+                        Err(format!(
+                            "ZooKeeper's epoch {} leaves no room for terms above it",
+                            migration.epoch
+                        ))
                     }
-                    Phase::Following => match self.following.is_skewed().or_else(|| self.sessions_elsewhere()) {
-                        Some(why) => Err(why),
-                        None => Ok(None),
-                    },
-                    Phase::CutOver | Phase::Done => Err("this ensemble has taken over already".to_owned()),
+                    Phase::Following if !is_current => Err(format!(
+                        "there is no link with ZooKeeper's leader: {}",
+                        self.following.why()
+                    )),
+                    Phase::Following => {
+                        match self.following.is_skewed().or_else(|| self.sessions_elsewhere()) {
+                            Some(why) => Err(why),
+                            None => Ok(Course::CutOver),
+                        }
+                    }
+                    Phase::CutOver | Phase::Done => {
+                        Err("this ensemble has taken over already".to_owned())
+                    }
                     Phase::Stopped => Err(migration.why.as_str().to_owned()),
                     phase @ (Phase::Joining | Phase::Interrupted | Phase::Aborted) => Err(format!(
                         "this ensemble does not follow now, it is {}: {}",
@@ -116,6 +118,53 @@ impl Replica {
                     )),
                 }
             }
+        }
+    }
+
+    /// The course of an order to follow an ensemble. One that is given again changes nothing: a copy that is there, or
+    /// being made, is not thrown away by a command that was repeated.
+    fn check_follow(
+        &self,
+        server_id: u8,
+        quorum: &[String],
+        clients: &[String],
+    ) -> Result<Course, String> {
+        if quorum.len() > ADDRESSES_MAX || clients.len() > ADDRESSES_MAX {
+            return Err(format!("more than {ADDRESSES_MAX} addresses are named"));
+        }
+        let texts = |all: &[String]| all.iter().map(|one| Text::copy_from(one)).collect::<Vec<_>>();
+        let (quorum, clients) = (texts(quorum), texts(clients));
+        let machine = self.state.machine();
+        match machine.migration() {
+            Some(known) if !known.follows() => {
+                return Err("this ensemble has taken over already: it follows no other".to_owned());
+            }
+            Some(known) if known.wants_link() => {
+                let is_same = (known.server_id, &known.quorum, &known.clients)
+                    == (server_id, &quorum, &clients);
+                if is_same {
+                    return Ok(Course::AsItIs);
+                }
+                // Before anything has come, an address may be put right.
+                if known.has_copy() || machine.is_loading() {
+                    return Err(
+                        "this ensemble follows another one already, or as another server: `lockkeeper migrate abort` \
+                         first"
+                            .to_owned(),
+                    );
+                }
+            }
+            None if !machine.is_unused() => {
+                return Err(
+                    "this ensemble has znodes or sessions of its own: only one that was never written to can follow"
+                        .to_owned(),
+                );
+            }
+            Some(_) | None => {}
+        }
+        match self.server_without_clients() {
+            Some(why) => Err(why),
+            None => Ok(Course::Step(MigrateOp::Follow { server_id, quorum, clients })),
         }
     }
 
