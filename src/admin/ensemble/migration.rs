@@ -121,9 +121,25 @@ const MIGRATION_ID_MAX: u8 = 253;
 
 async fn status(source: &dyn Source) -> Result<Value, (StatusCode, String)> {
     match source.inspect(Inspect::Migration).await {
-        Some(Report::Migration(report)) => Ok(shown(&report)),
+        Some(Report::Migration(mut report)) => {
+            report.notes.extend(note_of_size(source, report.largest));
+            Ok(shown(&report))
+        }
         _ => Err((StatusCode::SERVICE_UNAVAILABLE, "this server is stopping".to_owned())),
     }
+}
+
+/// That ZooKeeper has a znode that no client can write here.
+fn note_of_size(source: &dyn Source, largest: u64) -> Option<String> {
+    let mut known = source.facts().properties.iter();
+    let (_, allowed) = known.find(|(name, _)| name == "jute.maxbuffer")?;
+    let allowed: u64 = allowed.parse().ok()?;
+    (largest > allowed).then(|| {
+        format!(
+            "ZooKeeper has a znode of {largest} bytes, and jute.maxbuffer here is {allowed}: its clients cannot write \
+             it through this server. Set jute.maxbuffer as at ZooKeeper"
+        )
+    })
 }
 
 /// Next step of an operator, where a migration is in the phase of this name.

@@ -355,6 +355,8 @@ pub struct MigrationReport {
     pub expired: u64,
     /// The last one of them; 0: none.
     pub expired_last: i64,
+    /// Bytes of the data of the largest znode that the copy began with.
+    pub largest: u64,
     /// What an operator should look at before the cutover.
     pub notes: Vec<String>,
     /// As which server of ZooKeeper this ensemble joins.

@@ -13,13 +13,15 @@ use crate::zookeeper::{Item, Node, SnapshotDecoder};
 pub struct ForeignLoad {
     tree: Tree,
     sessions: Sessions,
+    /// Bytes of the data of the largest znode.
+    pub(super) largest: usize,
 }
 
 impl ForeignLoad {
     /// Begins one.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        Self { tree: Tree::empty(options), sessions: Sessions::default() }
+        Self { tree: Tree::empty(options), sessions: Sessions::default(), largest: 0 }
     }
 
     /// Adds an open session; the last timeout counts.
@@ -33,6 +35,7 @@ impl ForeignLoad {
     /// What is wrong with it, in words that begin with its path.
     pub fn node(&mut self, node: &Node) -> Result<(), String> {
         let acl = node.acl.as_ref().map(|acl| &acl[..]);
+        self.largest = self.largest.max(node.data.as_ref().map_or(0, |data| data.len()));
         let loaded = self.tree.load_foreign(&node.path, node.data.as_deref(), acl, &node.stat);
         loaded.map_err(|reason| format!("znode {:?} {reason}", node.path.as_str()))
     }

@@ -100,6 +100,8 @@ pub struct Migration {
     pub expired: u64,
     /// The last session that is counted there; 0: none.
     pub expired_last: i64,
+    /// Bytes of the data of the largest znode that the copy began with.
+    pub largest: u64,
     /// Whether the copy is whole: nothing of a snapshot that was written while its server worked on is pending.
     pub is_whole: bool,
 }
@@ -153,6 +155,7 @@ impl Migration {
         out.extend_from_slice(&[u8::from(self.is_whole), u8::from(self.is_unproven)]);
         out.put_long(self.expired.cast_signed());
         out.put_long(self.expired_last);
+        out.put_long(self.largest.cast_signed());
         out
     }
 
@@ -176,11 +179,13 @@ impl Migration {
             is_unproven: reader.byte("unproven")? == 1,
             expired: 0,
             expired_last: 0,
+            largest: 0,
         };
         // A record of before these were counted ends here.
         if reader.remaining() > 0 {
             migration.expired = reader.long("expired")?.cast_unsigned();
             migration.expired_last = reader.long("expired session")?;
+            migration.largest = reader.long("largest")?.cast_unsigned();
         }
         match reader.remaining() {
             0 => Ok(migration),

@@ -115,6 +115,7 @@ impl Replica {
         (report.compared, report.compared_zxid) = (migration.compared, migration.compared_zxid);
         report.copy = self.copy_report();
         (report.expired, report.expired_last) = (migration.expired, migration.expired_last);
+        report.largest = migration.largest;
         report.notes = self.migration_notes();
         report.server_id = migration.server_id;
         (report.quorum, report.clients) = (texts(&migration.quorum), texts(&migration.clients));

@@ -390,6 +390,7 @@ impl Machine {
 
     /// A snapshot has come.
     fn take_copy(&mut self, load: ForeignLoad, zxid: i64) -> Result<(), String> {
+        let largest = load.largest as u64;
         let (tree, sessions) = load.complete()?;
         self.replace(tree, sessions);
         self.last_zxid = zxid;
@@ -397,6 +398,7 @@ impl Machine {
         self.steady_ms = self.steady_ms.max(steady_without_one(self.last_time_ms));
         if let Some(migration) = &mut self.migration {
             migration.foreign_zxid = 0;
+            migration.largest = largest;
             migration.is_whole = false;
             migration.is_unproven = true;
         }

@@ -166,7 +166,7 @@ fn a_session_that_zookeeper_ends_unheard_is_counted_and_one_that_its_client_clos
     assert_eq!((known.expired, known.expired_last), (1, 8));
     let mut record = known.record();
     assert_eq!(Migration::of_record(&record).as_ref(), Ok(known));
-    record.truncate(record.len() - 16);
+    record.truncate(record.len() - 24);
     let older = Migration::of_record(&record).expect("one of before they were counted");
     assert_eq!((older.expired, older.compared), (0, known.compared));
 }
