@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
+use super::copies::Copies;
 use super::cutover::Cutover;
 use super::waiting::Waiting;
 use crate::learner::{Joining, Learner};
@@ -17,9 +18,13 @@ use crate::replica::machine::{BatchBuilder, MigrateOp, Origin, Txn, TxnOp};
 use crate::replica::request::ConnId;
 use crate::tree::acl::Identity;
 
-/// Bytes from ZooKeeper that are not applied yet: beyond that the shell reads no more. All of it may go to the log
-/// and to the other servers in one turn.
+/// Bytes from ZooKeeper that are not applied yet: beyond that the shell reads no more.
 const UNLOGGED_BYTES_MAX: usize = 1 << 20;
+/// Bytes in entries that are not applied: beyond that no more are proposed. The shell may have read some megabytes
+/// before it is told to stop.
+const UNAPPLIED_BYTES_MAX: usize = 2 << 20;
+/// Bytes that are proposed before the driver looks at the time: they go to the log, and to each other server.
+pub(in crate::replica) const PROPOSED_AT_ONCE: usize = 256 << 10;
 /// By how much the clock here may differ from ZooKeeper's, milliseconds: znodes with a time to live would end at
 /// once, or stay.
 pub(in crate::replica) const SKEW_MS_MAX: u64 = 60_000;
@@ -29,8 +34,6 @@ const AGAIN_US: u64 = 100_000;
 const FAILURES_COUNTED_MAX: u64 = 10;
 /// How long the link may be away before clients are sent away, in microseconds: as without a leader.
 const AWAY_US_MAX: u64 = 1_000_000;
-/// Time between two lines about a copy that is being made, in microseconds.
-const COPY_TOLD_US: u64 = 10_000_000;
 /// So many alarms are all told; of further ones the 2nd, 4th, 8th and so on: a client may write for hours.
 const ALARMS_TOLD_MAX: u64 = 20;
 /// How many ids of sessions are asked for at once.
@@ -162,19 +165,8 @@ pub(in crate::replica) struct Following {
     /// zxid of the last transaction that was seen after the cutover.
     watched_zxid: i64,
     alarms: u64,
-    copies: Copies,
+    pub(in crate::replica) copies: Copies,
     work: ZooKeeperWork,
-}
-
-/// Copies of ZooKeeper's state, since this server leads.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::replica) struct Copies {
-    /// How many were begun.
-    pub(in crate::replica) begun: u64,
-    /// When the last one was, in microseconds.
-    pub(in crate::replica) since_us: u64,
-    /// When operators were told last how far it is, in microseconds.
-    pub(in crate::replica) told_us: u64,
 }
 
 canonical! {
@@ -288,23 +280,8 @@ impl Following {
     pub(in crate::replica) fn snapshot_begins(&mut self, zxid: i64, now_us: u64) {
         if let Link::Up(up) = &mut self.link {
             up.snapshot = Some(zxid);
-            self.copies =
-                Copies { begun: self.copies.begun + 1, since_us: now_us, told_us: now_us };
+            self.copies.begin(now_us);
         }
-    }
-
-    /// Copies of ZooKeeper's state.
-    pub(in crate::replica) fn copies(&self) -> Copies {
-        self.copies
-    }
-
-    /// Whether operators are to be told now how far a copy is.
-    pub(in crate::replica) fn tells_copy(&mut self, now_us: u64) -> bool {
-        let tells = now_us.saturating_sub(self.copies.told_us) >= COPY_TOLD_US;
-        if tells {
-            self.copies.told_us = now_us;
-        }
-        tells
     }
 
     /// What a copy waits for now.
@@ -507,8 +484,11 @@ impl Following {
         }
     }
 
-    /// The next batch for the log.
+    /// The next batch for the log, if it takes one.
     pub(in crate::replica) fn next_batch(&mut self) -> Option<Vec<u8>> {
+        if self.unapplied_bytes >= UNAPPLIED_BYTES_MAX {
+            return None;
+        }
         self.close_batch();
         let batch = self.batches.pop_front()?;
         self.batch_bytes -= batch.len();
@@ -538,9 +518,14 @@ impl Following {
         }
     }
 
+    /// Whether everything that came is in the log.
+    pub(in crate::replica) fn is_proposed(&self) -> bool {
+        self.batch.is_empty() && self.batches.is_empty()
+    }
+
     /// Whether everything that came is applied.
     pub(in crate::replica) fn is_settled(&self, applied: u64) -> bool {
-        self.batch.is_empty() && self.batches.is_empty() && applied >= self.proposed
+        self.is_proposed() && applied >= self.proposed
     }
 
     /// Whether the shell may read more from the link.

@@ -9,13 +9,14 @@
 //! What all servers agree on is in `machine/migration/`; what joins both is in `steps/migration.rs`, for requests of
 //! clients in `steps/migration_requests.rs`, and for the cutover in `steps/cutover.rs`.
 
+mod copies;
 mod cutover;
 mod following;
 mod hosts;
 mod waiting;
 
 pub(in crate::replica) use cutover::Stage;
-pub(in crate::replica) use following::Following;
+pub(in crate::replica) use following::{Following, PROPOSED_AT_ONCE};
 pub use following::{LinkInput, MigrateOrder, ZooKeeperWork};
 pub use hosts::ZooKeeperHost;
 pub(in crate::replica) use hosts::ZooKeeperHosts;

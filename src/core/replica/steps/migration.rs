@@ -15,7 +15,7 @@ use crate::replica::inspect::{MIGRATION_UNKNOWN, Report};
 use crate::replica::machine::{
     ADDRESSES_MAX, Applied, MigrateOp, Migration, Phase, TxnOp, cutover_epoch, is_moved, members,
 };
-use crate::replica::migration::{LinkInput, MigrateOrder, Stage};
+use crate::replica::migration::{LinkInput, MigrateOrder, PROPOSED_AT_ONCE, Stage};
 use crate::zookeeper::txn::kind;
 use crate::zookeeper::{Txn as ForeignTxn, TxnBody, TxnHeader};
 
@@ -352,10 +352,15 @@ impl Replica {
         self.following.alarm(intrusion(foreign));
     }
 
-    /// Proposes what came from ZooKeeper, and steps of the migration. False: not all of it.
+    /// Proposes what came from ZooKeeper, and steps of the migration, as much as goes at once. False: not all of it.
     pub(in crate::replica) fn propose_followed(&mut self) -> bool {
-        while let Some(mut batch) = self.following.next_batch() {
+        let mut proposed = 0;
+        while proposed < PROPOSED_AT_ONCE {
+            let Some(mut batch) = self.following.next_batch() else {
+                return self.following.is_proposed();
+            };
             let bytes = batch.len();
+            proposed += bytes;
             self.stamp(&mut batch);
             if let Err(batch) = self.consensus.propose(batch) {
                 self.following.give_back(batch);
@@ -364,7 +369,7 @@ impl Replica {
             self.figures.proposed(bytes as u64);
             self.following.proposed(self.consensus.last_index(), bytes);
         }
-        true
+        self.following.is_proposed()
     }
 
     /// Time has passed.
@@ -376,7 +381,7 @@ impl Replica {
             self.lose_link(ended.to_string());
         }
         if phase == Phase::Joining
-            && self.following.tells_copy(now_us)
+            && self.following.copies.tells(now_us)
             && let Some(copy) = self.copy_report()
         {
             self.following.tell(format!("the {}", copy.words()));

@@ -132,7 +132,7 @@ impl Replica {
         let (znodes, bytes) = machine.loaded().unwrap_or_default();
         let mut report = CopyReport { znodes, bytes, ..CopyReport::default() };
         if self.leadership.leads().is_some() {
-            let copies = self.following.copies();
+            let copies = self.following.copies;
             report.attempt = copies.begun;
             report.since_ms = self.clocks.now_us().saturating_sub(copies.since_us) / 1000;
             report.waits_for = self.following.waits_for();
