@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::access::Access;
@@ -50,7 +50,7 @@ pub(super) async fn run(
     (addresses, joining): &(Vec<String>, Joining),
     access: &Arc<Access>,
     to_send: mpsc::UnboundedReceiver<Vec<u8>>,
-    room: watch::Receiver<bool>,
+    room: Arc<Semaphore>,
     (driver, number): (&mpsc::Sender<Message>, u64),
 ) -> String {
     let Introduced { remote, stream, learner } = match latest(addresses, joining, access).await {
@@ -69,15 +69,15 @@ pub(super) async fn run(
     }
 }
 
+/// Reads as often as there is room, [`READ_BYTES`] at most each time.
 async fn read(
     mut reader: impl AsyncReadExt + Unpin,
-    mut room: watch::Receiver<bool>,
+    room: Arc<Semaphore>,
     (driver, number): (&mpsc::Sender<Message>, u64),
 ) -> io::Result<()> {
     loop {
-        if room.wait_for(|has_room| *has_room).await.is_err() {
-            return Ok(());
-        }
+        let Ok(permit) = room.acquire().await else { return Ok(()) };
+        permit.forget();
         let mut bytes = BytesMut::with_capacity(READ_BYTES);
         if reader.read_buf(&mut bytes).await? == 0 {
             return Ok(());

@@ -12,7 +12,7 @@ mod look;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 pub(in crate::server) use access::Access;
@@ -25,6 +25,9 @@ use crate::replica::{Input, LinkInput, MigrateOrder, Replica, Report, Status, Zo
 use crate::server::mailbox::{Looked, Message, ZooKeeperEvent};
 use crate::supervision::{Task, TaskSet};
 
+/// How often the link may read between two turns of the driver: half a megabyte, which a turn decodes in milliseconds.
+const READS_PER_TURN: usize = 8;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct ZooKeeper {
@@ -34,7 +37,8 @@ pub(super) struct ZooKeeper {
     link: Option<Link>,
     /// Number of the present link.
     number: u64,
-    room: watch::Sender<bool>,
+    /// How often the link may read before the next turn of the driver.
+    room: Arc<Semaphore>,
     /// Ports that are looked at again before the entry of the cutover.
     looked: Arc<Looked>,
     orders: HashMap<u64, oneshot::Sender<Report>>,
@@ -55,7 +59,7 @@ impl ZooKeeper {
             tasks: TaskSet::default(),
             link: None,
             number: 0,
-            room: watch::Sender::new(true),
+            room: Arc::new(Semaphore::new(READS_PER_TURN)),
             looked: Arc::default(),
             orders: HashMap::new(),
         }
@@ -76,7 +80,7 @@ impl ZooKeeper {
             self.close();
             self.number += 1;
             let (bytes, to_send) = mpsc::unbounded_channel();
-            let (driver, number, room) = (self.driver.clone(), self.number, self.room.subscribe());
+            let (driver, number, room) = (self.driver.clone(), self.number, Arc::clone(&self.room));
             let access = Arc::clone(&self.access);
             let task = self.tasks.spawn(Task::ZooKeeper, async move {
                 let why = link::run(&wanted, &access, to_send, room, (&driver, number)).await;
@@ -193,8 +197,10 @@ impl ZooKeeper {
 
     /// The end of a turn of the driver.
     pub(super) fn turned(&mut self, replica: &Replica) {
-        let has_room = replica.takes_from_zookeeper();
-        self.room.send_if_modified(|known| std::mem::replace(known, has_room) != has_room);
+        if replica.takes_from_zookeeper() {
+            let left = self.room.available_permits();
+            self.room.add_permits(READS_PER_TURN.saturating_sub(left));
+        }
     }
 }
 
