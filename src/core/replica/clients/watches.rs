@@ -1,13 +1,14 @@
 //! Watches: who wants to know what about which path.
 //!
 //! *Owns* every registration of this server's connections. *Invariants*: a one-shot registration
-//! fires at most once; a connection that is gone has none; no connection is told of one change twice.
+//! fires at most once; a connection that is gone has none, or is about to have none and is told of nothing; no
+//! connection is told of one change twice.
 //! *Never* replicated, never on disk: watches live and die with their connection.
 //!
 //! Reproduces `WatchManager` and `DataTree`'s two tables of it: one-shot data and child watches,
 //! persistent ones (which count in both) and persistent recursive ones (which only see znodes).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 
 use hashbrown::HashMap;
@@ -31,6 +32,11 @@ pub(in crate::replica) enum Kind {
     /// Stays and covers descendants, by addWatch.
     Recursive,
 }
+
+/// So many paths of a connection that ends are forgotten at once.
+const FEW: usize = 64;
+/// Those of connections with more are forgotten in portions, one in a turn: some milliseconds' work.
+const FORGOTTEN_AT_ONCE: usize = 2_000;
 
 /// Kinds that operators are shown, as ZooKeeper's words show them.
 const SHOWN: [Kind; 3] = [Kind::Data, Kind::Persistent, Kind::Recursive];
@@ -107,6 +113,8 @@ impl Watchers {
 pub(in crate::replica) struct Watches {
     by_path: HashMap<Text, Watchers, PathHash>,
     by_conn: BTreeMap<ConnId, BTreeSet<Text>>,
+    /// Of connections that are gone: the paths that still name them.
+    leaving: VecDeque<(ConnId, BTreeSet<Text>)>,
     total: u64,
     recursive: u64,
 }
@@ -114,7 +122,7 @@ pub(in crate::replica) struct Watches {
 canonical! {
     // The tables by path follow from the registrations, which are in no order that a hash does not make: there are
     // none where dumps are compared, or these are told apart by their number and paths alone.
-    Watches: by_conn, recursive; without by_path;
+    Watches: by_conn, recursive; without by_path, leaving;
     |out, total| {
         assert!(*total == 0, "a scope with watches needs a dump of them");
         out.value(total);
@@ -127,6 +135,7 @@ impl Watches {
         Self {
             by_path: HashMap::with_hasher(PathHash(hash_seed)),
             by_conn: BTreeMap::new(),
+            leaving: VecDeque::new(),
             total: 0,
             recursive: 0,
         }
@@ -206,17 +215,35 @@ impl Watches {
         if mutant!("watch-outlives-connection") {
             return;
         }
-        for path in self.by_conn.remove(&conn).unwrap_or_default() {
-            let Some(watchers) = self.by_path.get_mut(&path) else { continue };
-            for kind in KINDS {
-                if watchers.remove(kind, conn) {
-                    self.total -= 1;
-                    self.recursive -= u64::from(kind == Kind::Recursive);
-                }
+        match self.by_conn.remove(&conn) {
+            Some(paths) if paths.len() > FEW => self.leaving.push_back((conn, paths)),
+            Some(paths) => paths.iter().for_each(|path| self.unregister(conn, path)),
+            None => {}
+        }
+    }
+
+    /// Another turn: forgets more of connections that are gone.
+    pub(in crate::replica) fn forget_some(&mut self) {
+        for _ in 0..FORGOTTEN_AT_ONCE {
+            let Some((conn, paths)) = self.leaving.front_mut() else { return };
+            let conn = *conn;
+            match paths.pop_first() {
+                Some(path) => self.unregister(conn, &path),
+                None => drop(self.leaving.pop_front()),
             }
-            if watchers.is_empty() {
-                self.by_path.remove(&path);
+        }
+    }
+
+    fn unregister(&mut self, conn: ConnId, path: &Text) {
+        let Some(watchers) = self.by_path.get_mut(path) else { return };
+        for kind in KINDS {
+            if watchers.remove(kind, conn) {
+                self.total -= 1;
+                self.recursive -= u64::from(kind == Kind::Recursive);
             }
+        }
+        if watchers.is_empty() {
+            self.by_path.remove(path);
         }
     }
 
@@ -425,6 +452,23 @@ mod tests {
         watches.close(1);
         assert!(is_clean(&watches));
         assert_eq!(watches.recursive, 0);
+    }
+
+    #[test]
+    fn a_connection_with_many_paths_is_forgotten_in_portions() {
+        let mut watches = Watches::new(0);
+        let count = FORGOTTEN_AT_ONCE + 1;
+        for number in 0..count {
+            watches.add(1, &format!("/{number:05}").into(), Kind::Data);
+        }
+        watches.close(1);
+        assert_eq!((watches.count_of(1), watches.total()), (0, count as u64));
+        watches.forget_some();
+        assert_eq!(watches.total(), 1);
+        // It is told of nothing: who is told is looked up by its connection.
+        assert_eq!(watches.trigger(EventType::NodeDeleted, &"/02000".into()), [1]);
+        watches.forget_some();
+        assert!(is_clean(&watches));
     }
 
     #[test]

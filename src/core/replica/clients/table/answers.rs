@@ -163,6 +163,7 @@ impl Clients {
 
     /// A new turn: answers those with a small load that wait.
     pub(in crate::replica) fn begin_turn(&mut self, machine: &Machine) {
+        self.watches.forget_some();
         if !self.turn.begin() {
             self.take_turns(machine);
         }
