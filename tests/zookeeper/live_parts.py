@@ -152,8 +152,10 @@ def stand_in(setting):
 
 
 def add_arguments(parser):
-    parser.add_argument("--repeat", type=int, default=1, help="how often migrate is run: for the pause's median and maximum")
+    parser.add_argument("--repeat", type=int, default=1, help="how often migrate is run, and the rounds of migrate-hung")
     parser.add_argument("--source", choices=[version for version in VERSIONS], default="3.9.4", help="which ZooKeeper is migrated from")
+    parser.add_argument("--seconds", type=int, default=13, help="how long migrate-hung stops the leader")
+    parser.add_argument("--lines", type=int, choices=(1, 2, 3, 4), help="only this case of migrate-curator")
     parser.add_argument("--sessions", type=int, default=400, help="how many migrate-harness has")
     parser.add_argument("--server", choices=("zookeeper", "lockkeeper"), default="zookeeper", help="of migrate-harness")
     parser.add_argument("--plant", action="append", choices=list(PLANTS), help="only these of migrate-plants")

@@ -41,6 +41,11 @@ class Secured:
         sasl = "".join(f"quorum.auth.{key}=true\n" for key in ("enableSasl", "learnerRequireSasl", "serverRequireSasl"))
         return self.tls + sasl
 
+    def client_lines(self):
+        """For a port at which clients come by TLS."""
+        return (f"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\nssl.keyStore.location={self.folder}/store.pem\n"
+                f"ssl.trustStore.location={self.folder}/ca.pem\nssl.clientAuth=none\n")
+
     def java(self):
         # Its mode for FIPS knows no DIGEST-MD5.
         return f"-Djava.security.auth.login.config={self.folder}/jaas.conf", "-Dzookeeper.fips-mode=false"

@@ -66,21 +66,24 @@ class Ensemble:
     def port(self, at):
         return self.ports[at]
 
+    def host(self, at):
+        return "127.0.0.1"
+
     def hosts(self):
-        return [("127.0.0.1", self.port(at)) for at in range(3)]
+        return [(self.host(at), self.port(at)) for at in range(3)]
 
     def role(self, at):
         """leader, follower, observer, or None."""
         if self.servers[at] is None or self.servers[at].process.poll() is not None:
             return None
         try:
-            said = word(self.port(at), "srvr")
+            said = word(self.port(at), "srvr", self.host(at))
         except OSError:
             return None
         return next((line.split(": ")[1] for line in said.splitlines() if line.startswith("Mode: ")), None)
 
     def zxid(self, at):
-        said = word(self.port(at), "srvr")
+        said = word(self.port(at), "srvr", self.host(at))
         return next(int(line.split(": ")[1], 16) for line in said.splitlines() if line.startswith("Zxid: "))
 
     def leader(self, seconds=60):
@@ -143,14 +146,15 @@ class ZooKeeper(Ensemble):
 class Lockkeeper(Ensemble):
     name = "Lockkeeper"
 
-    def __init__(self, setting, ports, secured=None, keys=""):
+    def __init__(self, setting, ports, secured=None, keys="", named=True):
+        """`named`: the server lines have addresses for clients."""
         super().__init__(setting, setting.folder / "lockkeeper")
         # Of a key that is given twice the last one counts.
         more = (secured.lockkeeper_lines() if secured else "") + keys
         self.ports, self.peers, self.election, self.admin = (ports.take() for _ in range(4))
         for at in range(3):
-            lines = "".join(f"server.{one + 1}=127.0.0.1:{self.peers[one]}:{self.election[one]};127.0.0.1:{self.ports[one]}\n"
-                            for one in range(3))
+            lines = "".join(f"server.{one + 1}=127.0.0.1:{self.peers[one]}:{self.election[one]}"
+                            + (f";127.0.0.1:{self.ports[one]}\n" if named else "\n") for one in range(3))
             (self.folder / f"{at + 1}.cfg").write_text(
                 f"dataDir={self.folder / str(at + 1)}\nclientPort={self.ports[at]}\nclientPortAddress=127.0.0.1\n"
                 f"tickTime={TICK_MS}\ninitLimit=10\nsyncLimit=5\n{lines}admin.serverAddress=127.0.0.1\n"
