@@ -185,8 +185,9 @@ fn check_members(own: &[Own], findings: &mut Findings) {
         }
         if member["client"].is_null() {
             findings.bad(format!(
-                "the line of server {id} names no address for clients: lockkeeper member add \
-                 'server.{id}=...;<client port>'"
+                "the line of server {id} names no address for clients: as nothing was written here, stop all servers \
+                 of this ensemble, end its line with ;<client port> in every zoo.cfg, and start them with empty data \
+                 directories"
             ));
         }
     }
@@ -369,7 +370,8 @@ fn plan(place: &ZooKeeper, flags: &WhereFlags, own: &[Own], unknown: &[String]) 
     format!(
         "\nplan (docs/MIGRATION.md has each step, and its way back)\n\
          1. lockkeeper migrate follow --from {from}{quorum} --server-id {id} --admin {admins}\n\
-         2. give every client both ensembles, and restart it:\n   {ours},{from}\n\
+         2. give every client both ensembles, and restart it (Curator with its EnsembleTracker: the first alone):\n   \
+         {ours},{from}\n\
          3. close ZooKeeper's ports to clients on {hosts}, secure ones too\n\
          4. lockkeeper migrate cutover{ports} --admin {admins}\n\
          5. stop ZooKeeper on {hosts}, keep it from starting, and leave its addresses out of the clients:\n   {ours}\n\

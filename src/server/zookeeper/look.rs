@@ -183,7 +183,7 @@ async fn look_at_host(
         let list = if list.is_empty() { "2181".to_owned() } else { list };
         return Err(format!(
             "not all ports at which {host} takes clients are known, secure ones too, because no AdminServer there says \
-             so: say which they are, for example --ports {host}={list}, or where it is asked (--zookeeper-admin)"
+             so (in an ensemble none does): say which they are, for example --ports {host}={list}"
         ));
     }
     Ok((ports.into_iter().map(|port| (host.clone(), port)).collect(), admins))

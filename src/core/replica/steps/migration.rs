@@ -177,7 +177,9 @@ impl Replica {
         let id = spec.id;
         Some(format!(
             "the line of server {id} names no address for clients, and those that read /zookeeper/config would not \
-             find it; to name one: lockkeeper member add 'server.{id}={spec};<client port>'"
+             find it. As nothing was written here, stop all servers of this ensemble, write \
+             server.{id}={spec};<client port> into every zoo.cfg, and start them with empty data directories; or, with \
+             reconfigEnabled=true and as who may: lockkeeper member add 'server.{id}={spec};<client port>'"
         ))
     }
 
