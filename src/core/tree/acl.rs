@@ -114,10 +114,8 @@ pub fn digest_identities(auth: &[u8], options: &Options) -> SmallVec<[Identity; 
 pub struct AclList {
     entries: Box<[Acl]>,
     world_perms: i32,
-    /// The bits of every id that is compared as it is, with its scheme, sorted by a hash of both, for a check that does
-    /// not walk through the entries and compares few texts: a list may have thousands of them, an asker 64 identities,
-    /// and one request may check it thousands of times.
-    exact: Box<[(u64, Text, Text, i32)]>,
+    /// The bits of every id that is compared as it is, with its scheme.
+    exact: Exact,
     /// The bits of all `sasl` ids.
     sasl_perms: i32,
     /// The same for `ip`.
@@ -133,12 +131,9 @@ impl AclList {
             entries.iter().filter(move |acl| acl.scheme.as_bytes() == scheme)
         };
         let exact = entries.iter().filter(|acl| PROVEN.contains(&acl.scheme.as_bytes()));
-        let mut exact: Box<[_]> = exact
-            .map(|acl| {
-                (key(acl.scheme.as_str(), &acl.id), acl.scheme.clone(), acl.id.clone(), acl.perms)
-            })
-            .collect();
-        exact.sort_unstable();
+        let exact = Exact::new(exact.map(|acl| {
+            (key(acl.scheme.as_str(), &acl.id), acl.scheme.clone(), acl.id.clone(), acl.perms)
+        }));
         let sasl_perms = of(b"sasl").fold(0, |perms, acl| perms | acl.perms);
         let networks = Networks::new(of(b"ip").map(|acl| (acl.id.as_str(), acl.perms)));
         let hash = hash(&entries);
@@ -166,17 +161,6 @@ impl AclList {
         is_open(&self.entries)
     }
 
-    fn perms_of(&self, scheme: &str, id: &Text) -> i32 {
-        let (key, text) = (key(scheme, id), (scheme, id));
-        let first = self.exact.partition_point(|(hash, of, other, _)| {
-            hash.cmp(&key).then_with(|| (of.as_str(), other).cmp(&text)).is_lt()
-        });
-        self.exact[first..]
-            .iter()
-            .take_while(|(hash, of, other, _)| *hash == key && (of.as_str(), other) == text)
-            .fold(0, |perms, (.., more)| perms | more)
-    }
-
     /// What clients see who may not administer the znode: password hashes are hidden.
     pub(super) fn masked(&self) -> Vec<Acl> {
         let mask = |acl: &Acl| match acl.id.as_str().split_once(':') {
@@ -186,6 +170,49 @@ impl AclList {
             _ => acl.clone(),
         };
         self.entries.iter().map(mask).collect()
+    }
+}
+
+/// Ids with their schemes and bits, for a check that compares few of them: a list may have thousands, an asker 64
+/// identities, and one request may check it thousands of times.
+#[derive(Debug)]
+struct Exact {
+    /// Sorted by a hash of scheme and id.
+    entries: Box<[(u64, Text, Text, i32)]>,
+    /// Of as many ranges of hashes as there are entries, or some more: where each begins, and where the last one ends.
+    begins: Box<[u32]>,
+    /// How many of a hash's lowest bits do not say its range.
+    shift: u32,
+}
+
+impl Exact {
+    fn new(entries: impl Iterator<Item = (u64, Text, Text, i32)>) -> Self {
+        let mut entries: Box<[_]> = entries.collect();
+        entries.sort_unstable();
+        let ranges = entries.len().next_power_of_two().max(2);
+        let shift = u64::BITS - ranges.trailing_zeros();
+        let mut begins = vec![0; ranges + 1];
+        for (hash, ..) in &entries {
+            begins[(hash >> shift) as usize + 1] += 1;
+        }
+        for range in 0..ranges {
+            begins[range + 1] += begins[range];
+        }
+        Self { entries, begins: begins.into(), shift }
+    }
+
+    fn perms_of(&self, scheme: &str, id: &Text) -> i32 {
+        let (key, text) = (key(scheme, id), (scheme, id));
+        let range = (key >> self.shift) as usize;
+        let (begin, end) = (self.begins[range] as usize, self.begins[range + 1] as usize);
+        let entries = &self.entries[begin..end];
+        let first = entries.partition_point(|(hash, of, other, _)| {
+            hash.cmp(&key).then_with(|| (of.as_str(), other).cmp(&text)).is_lt()
+        });
+        entries[first..]
+            .iter()
+            .take_while(|(hash, of, other, _)| *hash == key && (of.as_str(), other) == text)
+            .fold(0, |perms, (.., more)| perms | more)
     }
 }
 
@@ -230,9 +257,9 @@ pub fn allows(list: &AclList, asker: Asker<'_>, wanted: i32) -> bool {
             b"ip" => list.networks.perms_of(identity.id.as_str()),
             b"digest" if !rules.digest_auth => 0,
             b"sasl" if identity.id.as_bytes() == SASL_SUPER => list.sasl_perms,
-            scheme if scheme == ANY_SASL.as_bytes() => list.perms_of("sasl", &identity.id),
+            scheme if scheme == ANY_SASL.as_bytes() => list.exact.perms_of("sasl", &identity.id),
             scheme if PROVEN.contains(&scheme) => {
-                list.perms_of(identity.scheme.as_str(), &identity.id)
+                list.exact.perms_of(identity.scheme.as_str(), &identity.id)
             }
             _ => 0,
         };
