@@ -91,8 +91,8 @@ fn of_answer(said: &[u8], by_tls: bool) -> String {
     } else if text.starts_with("HTTP/") {
         "an HTTP port answers there: name the server's clientPort"
     } else if text.contains("not currently serving") {
-        "it does not serve clients: it has no leader as long as no majority of its servers runs, or a migration from \
-         ZooKeeper is not there yet or was given up; /readyz of its HTTP port and `lockkeeper migrate status` say which"
+        "it does not serve clients, for lack of a leader: start the other servers of the ensemble, until a majority \
+         runs; or a migration from ZooKeeper is not there yet, or was given up: /readyz of its HTTP port says which"
     } else if text.starts_with("Zookeeper version") {
         "it serves; if it gives this client no session, its log says why (maxClientCnxns, or a restored ensemble)"
     } else if by_tls {
