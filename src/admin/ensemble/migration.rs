@@ -129,7 +129,7 @@ async fn status(source: &dyn Source) -> Result<Value, (StatusCode, String)> {
     }
 }
 
-/// That ZooKeeper has a znode that no client can write here.
+/// Note of a znode of ZooKeeper that no client can write here.
 fn note_of_size(source: &dyn Source, largest: u64) -> Option<String> {
     let mut known = source.facts().properties.iter();
     let (_, allowed) = known.find(|(name, _)| name == "jute.maxbuffer")?;

@@ -42,14 +42,14 @@ pub(crate) struct CheckFlags {
     pub(super) output: OutputFlag,
 }
 
-/// What a finding means for the migration.
+/// Meaning of a finding for the migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Means {
-    /// It is as it has to be.
+    /// Nothing stands against it.
     Good,
-    /// An operator should know it.
+    /// Something to know; nothing stands against it.
     Note,
-    /// It would fail.
+    /// A reason for which it would fail.
     Bad,
 }
 
@@ -170,7 +170,7 @@ fn own_servers(access: &AdminAccess, findings: &mut Findings) -> Vec<Own> {
     found
 }
 
-/// Whether all servers of this ensemble were asked, and clients find each.
+/// Finds whether all servers of this ensemble were asked, and clients find each.
 fn check_members(own: &[Own], findings: &mut Findings) {
     let Some(first) = own.first() else { return };
     let members = first.overview["members"].as_array().cloned().unwrap_or_default();
@@ -211,7 +211,7 @@ fn is_everywhere(address: &str) -> bool {
     address.starts_with("0.0.0.0:")
 }
 
-/// Whether the addresses of ZooKeeper are those of one ensemble, and of which.
+/// Finds whether the addresses of ZooKeeper are those of one ensemble, and of which.
 fn look_at_zookeeper(place: &ZooKeeper, flags: &WhereFlags, findings: &mut Findings) {
     let mut texts = BTreeSet::new();
     for server in &place.clients {
@@ -244,7 +244,7 @@ fn look_at_zookeeper(place: &ZooKeeper, flags: &WhereFlags, findings: &mut Findi
     }
 }
 
-/// Whether each server of this ensemble reaches each of ZooKeeper's: any may come to lead.
+/// Finds whether each server of this ensemble reaches each of ZooKeeper's: any may come to lead.
 fn reached(access: &AdminAccess, own: &[Own], quorum: &[String], findings: &mut Findings) {
     for one in own {
         let only = AdminAccess { servers: vec![one.admin.clone()], ..access.clone() };
@@ -258,6 +258,11 @@ fn reached(access: &AdminAccess, own: &[Own], quorum: &[String], findings: &mut 
                 continue;
             }
         };
+        if ports.len() != quorum.len() {
+            findings
+                .bad(format!("{name} has not looked at all of ZooKeeper's ports: it is stopping"));
+            continue;
+        }
         let at = |port: &Value| port["at"].as_str().unwrap_or_default().to_owned();
         let of = |state: &str| {
             ports.iter().filter(|port| port["state"] == state).map(at).collect::<Vec<_>>()
@@ -284,7 +289,7 @@ fn reached(access: &AdminAccess, own: &[Own], quorum: &[String], findings: &mut 
     }
 }
 
-/// What ZooKeeper's AdminServers say. Machines whose ports for clients are not known by them.
+/// Asks ZooKeeper's AdminServers. Returns the machines whose ports for clients they do not tell.
 fn look_at_admin_servers(
     flags: &CheckFlags,
     place: &ZooKeeper,

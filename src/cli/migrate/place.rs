@@ -25,7 +25,7 @@ const SERVER_ID_LIKELY: u8 = 200;
 /// How long an answer of ZooKeeper may take.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// Where ZooKeeper is, and as what this ensemble joins it.
+/// Place of ZooKeeper, and the id as which this ensemble joins it.
 #[derive(Debug, Args)]
 pub(crate) struct WhereFlags {
     /// Where ZooKeeper's clients connect to it
@@ -37,7 +37,7 @@ pub(crate) struct WhereFlags {
     /// The id as which this ensemble joins: 1 to 253, of no server of ZooKeeper [default: 200, or the next free one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=253))]
     pub(super) server_id: Option<u8>,
-    /// Who reads ZooKeeper's configuration, if not everybody may: for example digest:super:password
+    /// Identity that may read ZooKeeper's configuration, if not everybody may: for example digest:super:password
     #[arg(long, value_name = "SCHEME:CREDENTIAL")]
     pub(super) auth: Vec<Credential>,
 }
@@ -45,9 +45,9 @@ pub(crate) struct WhereFlags {
 /// The ensemble that is to be followed.
 #[derive(Debug)]
 pub(super) struct ZooKeeper {
-    /// Where clients connect to it.
+    /// Addresses at which clients connect to it.
     pub(super) clients: Vec<HostPort>,
-    /// Where its servers listen for each other, `host:port`.
+    /// Addresses at which its servers listen for each other, `host:port`.
     pub(super) quorum: Vec<String>,
     /// Its servers, where they are known.
     pub(super) members: Membership,
@@ -55,7 +55,7 @@ pub(super) struct ZooKeeper {
     pub(super) server_id: u8,
 }
 
-/// What the flags, and ZooKeeper itself, say of it.
+/// Reads the flags, and what ZooKeeper itself says.
 pub(super) fn zookeeper(flags: &WhereFlags) -> Result<ZooKeeper, Failure> {
     let mut clients: Vec<HostPort> = Vec::new();
     let named = addresses::servers(&flags.from);
@@ -93,7 +93,7 @@ pub(super) fn zookeeper(flags: &WhereFlags) -> Result<ZooKeeper, Failure> {
     Ok(ZooKeeper { clients, quorum, members, server_id })
 }
 
-/// How these servers of ZooKeeper are asked.
+/// Way in which these servers of ZooKeeper are asked.
 pub(super) fn access_of(flags: &WhereFlags, servers: Vec<HostPort>) -> Access {
     Access {
         servers,
@@ -105,7 +105,7 @@ pub(super) fn access_of(flags: &WhereFlags, servers: Vec<HostPort>) -> Access {
     }
 }
 
-/// What to do where the servers of ZooKeeper cannot be read.
+/// Advice where the servers of ZooKeeper cannot be read.
 const QUORUM_HINT: &str = "say with --quorum where ZooKeeper's servers listen for each other";
 
 /// The text of `/zookeeper/config`, as a server of ZooKeeper says it.
@@ -133,7 +133,7 @@ fn members(text: &str) -> Result<Membership, String> {
 /// The JSON of a server's answer.
 ///
 /// # Errors
-/// It is another one.
+/// The words of an answer that is none.
 pub(super) fn parsed((status, body): (u16, String)) -> Result<Value, String> {
     match (status, serde_json::from_str(&body)) {
         (200, Ok(json)) => Ok(json),

@@ -113,7 +113,7 @@ impl Watchers {
 pub(in crate::replica) struct Watches {
     by_path: HashMap<Text, Watchers, PathHash>,
     by_conn: BTreeMap<ConnId, BTreeSet<Text>>,
-    /// Of connections that are gone: the paths that still name them.
+    /// Paths that still name a connection that is gone, with it.
     leaving: VecDeque<(ConnId, BTreeSet<Text>)>,
     total: u64,
     recursive: u64,
@@ -222,7 +222,7 @@ impl Watches {
         }
     }
 
-    /// Another turn: forgets more of connections that are gone.
+    /// Forgets more of connections that are gone: once in a turn.
     pub(in crate::replica) fn forget_some(&mut self) {
         for _ in 0..FORGOTTEN_AT_ONCE {
             let Some((conn, paths)) = self.leaving.front_mut() else { return };

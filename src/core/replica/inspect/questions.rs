@@ -357,7 +357,7 @@ pub struct MigrationReport {
     pub expired_last: i64,
     /// Bytes of the data of the largest znode that the copy began with.
     pub largest: u64,
-    /// What an operator should look at before the cutover.
+    /// Differences that an operator should look at before the cutover.
     pub notes: Vec<String>,
     /// As which server of ZooKeeper this ensemble joins.
     pub server_id: u8,
@@ -396,14 +396,14 @@ pub struct CopyReport {
     pub bytes: u64,
     /// How many copies this server has begun since it leads, this one included; 0: it does not lead.
     pub attempt: u64,
-    /// Since when it is being made, milliseconds.
+    /// Time for which it is being made, milliseconds.
     pub since_ms: u64,
-    /// What it waits for; empty at a server that does not lead.
+    /// Cause of its waiting; empty at a server that does not lead.
     pub waits_for: &'static str,
 }
 
 impl CopyReport {
-    /// In words.
+    /// Says it in words.
     #[must_use]
     pub fn words(&self) -> String {
         let Self { znodes, bytes, attempt, since_ms, waits_for } = *self;

@@ -284,7 +284,7 @@ impl Following {
         }
     }
 
-    /// What a copy waits for now.
+    /// Cause for which a copy waits now.
     pub(in crate::replica) fn waits_for(&self) -> &'static str {
         match &self.link {
             Link::None | Link::Asked => "ZooKeeper's leader, which is looked for",

@@ -22,12 +22,12 @@ use crate::zookeeper::{Txn as ForeignTxn, TxnBody, TxnHeader};
 /// So often in a row a leader of ZooKeeper may have less than the copy.
 const AHEADS_MAX: u64 = 10;
 
-/// What an operator's order comes to.
+/// Course of an operator's order.
 enum Course {
     /// A step for the log.
     Step(MigrateOp),
     CutOver,
-    /// It is so already.
+    /// Nothing: it is so already.
     AsItIs,
 }
 

@@ -140,7 +140,7 @@ impl Replica {
         Some(report)
     }
 
-    /// What differs between this ensemble and ZooKeeper so that clients, or a cutover, would notice.
+    /// Differences between this ensemble and ZooKeeper that clients, or a cutover, would notice.
     fn migration_notes(&self) -> Vec<String> {
         let (min, max) = (self.setup.session_timeout_ms_min, self.setup.session_timeout_ms_max);
         let timeouts = self.state.machine().sessions().iter().map(|(_, one)| one.timeout_ms);
